@@ -1,0 +1,1 @@
+"""wengert timed beside other frameworks: run ``make bench``, or ``python -m benchmarks --help``."""

@@ -1,0 +1,67 @@
+"""wengert: differentiable programming in plain Python.
+
+PyTorch's names and meanings on the surface: a script should run with ``import wengert as torch``. Operators come from
+one registry (``python -m wengert ops`` lists them); the subpackages are imported when first used.
+"""
+
+import importlib
+import math
+from typing import Any
+
+from wengert import autograd, operators
+from wengert.array.dtype import (
+    DType as dtype, bfloat16, bool_, complex64, complex128, finfo, float16, float32, float64, iinfo, int8, int16, int32,
+    int64, promote_types, uint8, uint16, uint32, uint64,
+)  # fmt: skip
+from wengert.array.shape import Size
+from wengert.core.printing import set_printoptions
+from wengert.core.registry import missing_message, ops
+from wengert.core.registry import operators as declared_operators
+from wengert.core.tensor import Tensor
+from wengert.settings import get_default_dtype, set_default_dtype
+from wengert.tape.modes import (
+    enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad, set_grad_enabled,
+)  # fmt: skip
+
+__version__ = "0.1.0"
+
+bool = bool_
+half, float, double = float16, float32, float64
+short, int, long = int16, int32, int64
+cfloat, cdouble = complex64, complex128
+inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
+
+_SUBPACKAGES = ("cli", "data", "fft", "func", "library", "linalg", "nn", "optim", "serialization", "special", "testing", "utils")
+_ELSEWHERE = {"load_file": "serialization", "save_file": "serialization"}
+
+__all__ = [
+    "Size", "Tensor", "autograd", "bfloat16", "bool", "cdouble", "cfloat", "complex64", "complex128", "double", "dtype",
+    "enable_grad", "finfo", "float", "float16", "float32", "float64", "get_default_dtype", "half", "iinfo", "inf",
+    "inference_mode", "int", "int8", "int16", "int32", "int64", "is_grad_enabled", "is_inference_mode_enabled", "long",
+    "nan", "no_grad", "operators", "ops", "pi", "promote_types", "set_default_dtype", "set_grad_enabled", "set_printoptions",
+    "short", "uint8", "uint16", "uint32", "uint64",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBPACKAGES:
+        return importlib.import_module(f"wengert.{name}")
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(f"wengert.{_ELSEWHERE[name]}"), name)
+    found = public_operator(name)
+    if found is None:
+        raise AttributeError(missing_message("module 'wengert'", name, dir()), name=name, obj=importlib.import_module("wengert"))
+    return found
+
+
+def public_operator(name: str) -> Any:
+    """Return the operator that is public as ``wengert.<name>``, or None."""
+    if name.startswith("_"):
+        return None
+    found = ops.__dict__.get(name)
+    op = getattr(found, "op", declared_operators().get(name))
+    return found if op is None or "" in op.home else None
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SUBPACKAGES, *_ELSEWHERE, *(n for n in ops.__dict__ if public_operator(n) is not None)})

@@ -1,0 +1,1 @@
+"""What a value is: dtypes and their promotion, shapes and axes."""

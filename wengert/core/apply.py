@@ -1,0 +1,282 @@
+"""The general lane: any operator on any arguments.
+
+A call is bound to the declared signature, its tensors are lifted and checked, the kernel runs on their arrays, and the
+result is wrapped and, if a gradient is wanted, recorded. The fast lanes of :mod:`wengert.core.lanes` do the same for
+the commonest calls in one function; they must agree with this room, which is what the operator checks hold them to.
+"""
+
+from collections import namedtuple
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from wengert.array.dtype import FLOAT, DType, can_cast, dtype_of, real_of, result_dtype, scalar_dtype
+from wengert.array.shape import broadcast_shapes
+from wengert.core.operator import Op, Spec
+from wengert.core.record import record
+from wengert.core.signature import Input
+from wengert.core.state import thread
+from wengert.core.tensor import INFERENCE, Tensor, View, from_array, version_of, wrote
+from wengert.errors import DTypeError, ShapeError
+from wengert.settings import settings
+
+__all__ = ["as_tensor", "call", "common_dtype", "execute", "specs"]
+
+
+def call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call an operator with the user's arguments."""
+    out = kwargs.pop("out", None) if "out" not in op.signature.index else None
+    values = bind(op, args, kwargs)
+    result = execute(op, values)
+    return result if out is None else write_out(op, out, result)
+
+
+def bind(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """Return the argument values in order: tensors lifted and checked, the rest normalised."""
+    signature = op.signature
+    values = signature.bind(args, kwargs)
+    ndim = 0
+    for i in reversed(signature.inputs):
+        slot = signature.slots[i]
+        value = values[i]
+        if value is None and slot.default is None:
+            continue
+        assert slot.input is not None
+        if slot.input.many:
+            value = values[i] = lift_many(op, slot.name, slot.input, value)
+            first = value[0] if value else None
+        else:
+            first = value = values[i] = lift(op, slot.name, slot.input, value)
+        if isinstance(first, Tensor):
+            ndim = len(first._payload.shape)
+    signature.normalise(values, ndim)
+    return values
+
+
+def lift(op: Op, name: str, mark: Input, value: Any) -> Any:
+    """Return a tensor argument as a tensor (or, where a number may stand for it, as a Python number)."""
+    if not isinstance(value, Tensor):
+        if isinstance(value, np.ndarray):
+            value = from_array(value)
+        elif isinstance(value, bool | int | float | complex | np.generic):
+            if isinstance(value, np.generic):
+                value = value.item()
+            if mark.scalar:
+                return value
+            raise TypeError(f"{op.name}(): argument '{name}' must be a tensor, got the number {value!r}; "
+                            f"make it one with wengert.tensor({value!r})")  # fmt: skip
+        else:
+            raise TypeError(f"{op.name}(): argument '{name}' must be a tensor, got {type(value).__name__}; "
+                            f"the signature is {op.signature}")  # fmt: skip
+    dtype = dtype_of(value._payload.dtype)
+    if dtype.category not in mark.categories:
+        raise DTypeError(f"{op.name}(): argument '{name}' must be {_article(mark.kind)} tensor, got {dtype} "
+                         f"of shape {tuple(value._payload.shape)}")  # fmt: skip
+    return value
+
+
+def _article(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
+
+
+def lift_many(op: Op, name: str, mark: Input, value: Any) -> tuple[Any, ...]:
+    """Return a sequence-of-tensors argument as a tuple of tensors."""
+    if isinstance(value, Tensor) or not isinstance(value, Sequence):
+        if not isinstance(value, Tensor) or not value.ndim:
+            raise TypeError(f"{op.name}(): argument '{name}' must be a sequence of tensors, got {type(value).__name__}")
+        value = tuple(value)
+    return tuple(lift(op, f"{name}[{i}]", mark, v) for i, v in enumerate(value))
+
+
+def as_tensor(value: Any) -> Any:
+    """Return a tensor, array or number as a tensor; an array is shared, not copied."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, np.ndarray):
+        dtype_of(value.dtype)
+        return from_array(value)
+    return from_array(np.asarray(value, scalar_dtype(value, settings.default_dtype).numpy))
+
+
+def common_dtype(op: Op, values: Sequence[Any]) -> DType:
+    """Return the dtype that the tensor arguments are cast to when they meet, by PyTorch's promotion."""
+    dims: list[DType] = []
+    zeros: list[DType] = []
+    scalars: list[Any] = []
+    for i in op.signature.inputs:
+        value = values[i]
+        for v in value if isinstance(value, tuple) and not isinstance(value, Spec) else (value,):
+            if isinstance(v, Spec):
+                (dims if v.shape else zeros).append(v.dtype)
+            elif isinstance(v, Tensor):
+                (dims if v._payload.shape else zeros).append(dtype_of(v._payload.dtype))
+            elif v is not None:
+                scalars.append(v)
+    dtype = result_dtype(dims, zeros, scalars, settings.default_dtype)
+    if op.promote == "float" and dtype.category < FLOAT:
+        return settings.default_dtype
+    return dtype
+
+
+def execute(op: Op, values: list[Any]) -> Any:
+    """Run an operator on bound values and record it."""
+    if op.composite:
+        return op.call_kernel(values)
+    state = thread.state
+    arrays, target = _arrays(op, values)
+    try:
+        result = state.run(op.call_kernel, arrays)
+    except (ValueError, IndexError, TypeError, ZeroDivisionError) as error:
+        raise _explained(op, values, error) from error
+    single = len(op.outputs) == 1 and not op.variable
+    results = [result] if single else list(result)
+    results = [_settle(op, r, target) for r in results]
+    wrapped = [from_array(r) for r in results]
+    if op.view and not state.inference:
+        _link_views(op, values, wrapped, not state.grad, single)
+    if state.grad:
+        record(op, values, wrapped)
+    if single:
+        return wrapped[0]
+    return tuple(wrapped) if op.variable else result_type(op)(*wrapped)
+
+
+@cache
+def result_type(op: Op) -> Any:
+    """Return the named tuple of an operator's several results: ``values, indices = x.sort()`` or ``x.sort().values``."""
+    return namedtuple(op.name, op.outputs)  # type: ignore[misc]  # the fields are known when the operator is declared
+
+
+def _arrays(op: Op, values: list[Any]) -> tuple[list[Any], DType | None]:
+    """Return the kernel's arguments, and the dtype its result must be cast to (None: whatever it gives)."""
+    arrays = list(values)
+    dtype = None if op.promote is None else common_dtype(op, values)
+    widened: DType | None = dtype if dtype is not None and dtype.is_half and op.widen else None
+    numpy_dtype = None if dtype is None else np.dtype(np.float32) if widened is not None else dtype.numpy
+    for i in op.signature.inputs:
+        value = values[i]
+        if isinstance(value, tuple):
+            found = [_array(v, numpy_dtype, op.widen) for v in value]
+            arrays[i] = [a for a, _ in found]
+            widened = next((w for _, w in found if w is not None), widened)
+        elif value is not None:
+            arrays[i], half = _array(value, numpy_dtype, op.widen)
+            widened = widened or half
+    if op.result == "bool":
+        return arrays, None
+    target = widened or (dtype if op.result in ("same", "real") else None)
+    return arrays, real_of(target) if op.result == "real" and target is not None else target
+
+
+def _array(value: Any, dtype: Any, widen: bool) -> tuple[Any, DType | None]:
+    """Return one argument as an array of ``dtype`` (or, halves, widened to float32 with the half dtype beside)."""
+    if not isinstance(value, Tensor):
+        return np.asarray(value) if dtype is None else np.asarray(value, dtype), None
+    array = value._payload
+    if dtype is not None:
+        return (array if array.dtype is dtype else array.astype(dtype)), None
+    if widen and array.dtype.itemsize == 2 and array.dtype.kind in "fV":
+        return array.astype(np.float32), dtype_of(array.dtype)
+    return array, None
+
+
+def _settle(op: Op, array: Any, target: DType | None) -> Any:
+    """Return a kernel's result as an array of the declared dtype."""
+    array = np.asarray(array)
+    if target is None or array.dtype == target.numpy:
+        return array
+    if op.result == "kernel" and array.dtype != np.float32:
+        return array  # indices and masks beside a widened value keep their dtype
+    return array.astype(target.numpy)
+
+
+def _link_views(op: Op, values: list[Any], results: list[Any], no_grad: bool, single: bool) -> None:
+    """Link results that share the first argument's memory to their base."""
+    source = values[op.signature.inputs[0]]
+    memory = source._payload
+    for k, out in enumerate(results):
+        if out._payload is memory or np.may_share_memory(out._payload, memory):
+            problem = None
+            if not single:
+                problem = f"it is one of several views returned by {op.name}()"
+            elif no_grad:
+                problem = "it was made in no_grad mode"
+            origin = source._view
+            step = (op, [None, *values[1:]], None if single else k)
+            base = source if origin is None else origin.base
+            chain = (step,) if origin is None else (*origin.chain, step)
+            if origin is not None and origin.problem and problem is None:
+                problem = origin.problem
+            if base._version is not INFERENCE:
+                out._version = version_of(base)
+                out._view = View(base, chain, problem)
+
+
+def specs(values: Sequence[Any]) -> list[Any]:
+    """Return bound values with every tensor replaced by its Spec."""
+
+    def one(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return Spec(tuple(value._payload.shape), dtype_of(value._payload.dtype))
+        if isinstance(value, tuple) and value and all(isinstance(v, Tensor) for v in value):
+            return tuple(one(v) for v in value)
+        return value
+
+    return [one(v) for v in values]
+
+
+def _explained(op: Op, values: list[Any], error: Exception) -> Exception:
+    """Return a better error for a kernel that failed: the shape rule's own, or one naming operator and shapes."""
+    if type(error).__module__.startswith("wengert"):
+        return error
+    try:
+        op.infer(specs(values))
+    except (RuntimeError, TypeError, ValueError, IndexError) as better:
+        return better
+    given = ", ".join(
+        f"{op.signature.names[i]}={tuple(values[i]._payload.shape)}"
+        for i in op.signature.inputs
+        if isinstance(values[i], Tensor)
+    )
+    kind = ShapeError if type(error) is ValueError else type(error)
+    return kind(f"{op.name}(): {error} (shapes: {given})")
+
+
+def write_out(op: Op, out: Any, result: Any) -> Any:
+    """Write results into the tensors given as ``out`` and return them."""
+    if isinstance(result, tuple):
+        if not isinstance(out, Sequence) or len(out) != len(result):
+            raise TypeError(f"{op.name}(): out must be a sequence of {len(result)} tensors")
+        for o, r in zip(out, result, strict=True):
+            write_out(op, o, r)
+        return type(result)(*out) if hasattr(result, "_fields") else tuple(out)
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{op.name}(): out must be a tensor, got {type(out).__name__}")
+    if out.requires_grad or result.requires_grad:
+        raise RuntimeError(f"{op.name}(): out= does not support gradients; leave it out, or use no_grad()")
+    if not can_cast(result.dtype, out.dtype):
+        raise DTypeError(f"{op.name}(): a result of {result.dtype} cannot be written to out of {out.dtype}")
+    if out._payload.shape != result._payload.shape:
+        if out._payload.size:
+            raise ShapeError(f"{op.name}(): out has shape {tuple(out.shape)}, the result has {tuple(result.shape)}")
+        out._payload = np.empty(result._payload.shape, out._payload.dtype)
+    np.copyto(out._payload, result._payload, casting="unsafe")
+    wrote(out, op.name)
+    return out
+
+
+def broadcast_spec(op: Op, values: Sequence[Any]) -> Spec:
+    """The shape and dtype rule of element-wise operators: broadcast, promote."""
+    found = [values[i] for i in op.signature.inputs if isinstance(values[i], Spec)]
+    shape = broadcast_shapes(op.name, *(s.shape for s in found))
+    return Spec(shape, settled_dtype(op, values))
+
+
+def settled_dtype(op: Op, values: Sequence[Any]) -> DType:
+    """Return the declared result dtype of a promoting operator."""
+    dtype = common_dtype(op, values)
+    if op.result == "bool":
+        return dtype_of(np.dtype(np.bool_))
+    return real_of(dtype) if op.result == "real" else dtype

@@ -1,0 +1,229 @@
+"""The fast lanes: element-wise operators on float32 and float64 tensors, one Python function deep.
+
+Small tensors live or die by Python overhead, so each lane is one closure, made when its operator is declared, that
+calls the NumPy ufunc and fills the result and its node field by field. Whatever is not the common case (other dtypes,
+keyword arguments, modes) goes to the general lane, which gives the same result.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wengert.core.apply import call as general
+from wengert.core.node import OpNode, Version, next_sequence
+from wengert.core.operator import Op
+from wengert.core.place import _internal, here
+from wengert.core.state import thread
+from wengert.core.tensor import Tensor, refresh
+
+__all__ = ["binary_lane", "general_lane", "unary_lane"]
+
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+_new_tensor: Callable[[type[Any]], Any] = object.__new__
+_new_node = OpNode.__new__
+_frame = sys._getframe
+ndarray, asarray = np.ndarray, np.asarray
+
+
+def general_lane(op: Op) -> Callable[..., Any]:
+    """Return the public function of an operator without a fast lane."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return general(op, args, kwargs)
+
+    return function
+
+
+def _flags(op: Op, inputs: int) -> tuple[tuple[Any, tuple[bool, ...]], ...]:
+    """Return, for each mask of inputs that need gradients, the plan and which of (inputs, result) it keeps."""
+    table = op.rules
+    if table is None:
+        return ()
+    found: list[tuple[Any, tuple[bool, ...]]] = []
+    for mask in range(1 << inputs):
+        if any(mask >> k & 1 and table.missing(i) for k, i in enumerate(table.inputs)):
+            found.append((None, (False,) * (inputs + 1)))
+            continue
+        plan = table.plan(mask)
+        keeps = tuple(i in plan.keep_inputs for i in range(inputs))
+        found.append((plan, (*keeps, bool(plan.keep_outputs))))
+    return tuple(found)
+
+
+def unary_lane(op: Op) -> Callable[..., Any]:
+    """Return the public function of an element-wise operator of one tensor."""
+    ufunc, plans, plain = op.ufunc, _flags(op, 1), op.result == "same"
+    defaults = tuple(slot.default for slot in op.signature.slots[1:])
+    if plans and plans[1][0] is None or not plain:
+        return general_lane(op)
+    plan, (keep_input, keep_out) = plans[1] if plans else (None, (False, False))
+    recorded = op.family != "nondifferentiable"
+
+    def function(input: Any, *rest: Any, **kwargs: Any) -> Any:  # noqa: A002
+        state = thread.state
+        if state.slow or rest or kwargs or not isinstance(input, Tensor):
+            return general(op, (input, *rest), kwargs)
+        x = input._payload
+        dtype = x.dtype
+        if dtype is not F32 and dtype is not F64:
+            return general(op, (input,), {})
+        array = state.run(ufunc, x)
+        if type(array) is not ndarray:
+            array = asarray(array)
+        out = _new_tensor(Tensor)
+        out._payload = array
+        out._version = out._view = out._grad = out._node = None
+        if state.grad and recorded:
+            origin = input._node if input._view is None else refresh(input)
+            if origin is not None:
+                if plan is None:
+                    return general(op, (input,), {})
+                node = _new_node(OpNode)
+                node.op, node.plan, node.inputs, node.outputs = op, plan, (origin,), 1
+                if keep_input:
+                    version = input._version
+                    node.saved = (input, *defaults)
+                    node.versions = (0 if version is None else version.count, *(None,) * len(defaults))
+                elif keep_out:
+                    out._version = cell = Version()
+                    node.saved, node.versions = (None, *defaults, array), (None, *(None,) * len(defaults), cell)
+                else:
+                    node.saved, node.versions = (None, *defaults), (None,) * (1 + len(defaults))
+                if keep_input and keep_out:
+                    out._version = cell = Version()
+                    node.saved, node.versions = (*node.saved, array), (*node.versions, cell)
+                node.shape, node.dtype, node.extra, node.sequence = array.shape, array.dtype, None, next_sequence()
+                frame = _frame(1)
+                code = frame.f_code
+                if _internal.get(code.co_filename, True):
+                    node.code, node.lasti = here(1)
+                else:
+                    node.code, node.lasti = code, frame.f_lasti
+                out._node = node
+        return out
+
+    return function
+
+
+def binary_lane(op: Op, general: Callable[..., Any] = general) -> Callable[..., Any]:
+    """Return the public function of an element-wise operator of two tensors (the second may be a number).
+
+    Uncommon calls go to ``general``, called with the operator, the arguments and the keyword arguments.
+    """
+    ufunc, plans = op.ufunc, _flags(op, 2)
+    defaults = tuple(slot.default for slot in op.signature.slots[2:])
+    blank = (None,) * len(defaults)
+    recorded = op.family != "nondifferentiable"
+
+    def function(input: Any, other: Any, *rest: Any, **kwargs: Any) -> Any:  # noqa: A002
+        state = thread.state
+        if state.slow or rest or kwargs or not isinstance(input, Tensor):
+            return general(op, (input, other, *rest), kwargs)
+        x = input._payload
+        dtype = x.dtype
+        if dtype is not F32 and dtype is not F64:
+            return general(op, (input, other), {})
+        if isinstance(other, Tensor):
+            y = other._payload
+            if y.dtype is not dtype:
+                return general(op, (input, other), {})
+            far = other._node if other._view is None else refresh(other)
+        elif type(other) is float or type(other) is int:
+            y, far = other, None
+        else:
+            return general(op, (input, other), {})
+        try:
+            array = state.run(ufunc, x, y)
+        except (ValueError, OverflowError):
+            return general(op, (input, other), {})
+        if type(array) is not ndarray:
+            array = asarray(array)
+        out = _new_tensor(Tensor)
+        out._payload = array
+        out._version = out._view = out._grad = out._node = None
+        if state.grad and recorded:
+            near = input._node if input._view is None else refresh(input)
+            if near is not None or far is not None:
+                plan, (keep_x, keep_y, keep_out) = plans[(near is not None) | (far is not None) << 1]
+                if plan is None:
+                    return general(op, (input, other), {})
+                node = _new_node(OpNode)
+                node.op, node.plan, node.inputs, node.outputs = op, plan, (near, far), 1
+                saved_x = saved_y = version_x = version_y = cell = None
+                if keep_x:
+                    saved_x, version_x = input, input._version
+                    version_x = 0 if version_x is None else version_x.count
+                if keep_y:
+                    saved_y = other
+                    if y is not other:
+                        version_y = other._version
+                        version_y = 0 if version_y is None else version_y.count
+                if keep_out:
+                    out._version = cell = Version()
+                if defaults:
+                    node.saved = (saved_x, saved_y, *defaults, array if keep_out else None)
+                    node.versions = (version_x, version_y, *blank, cell)
+                else:
+                    node.saved = (saved_x, saved_y, array if keep_out else None)
+                    node.versions = (version_x, version_y, cell)
+                node.shape, node.dtype, node.extra, node.sequence = array.shape, array.dtype, None, next_sequence()
+                frame = _frame(1)
+                code = frame.f_code
+                if _internal.get(code.co_filename, True):
+                    node.code, node.lasti = here(1)
+                else:
+                    node.code, node.lasti = code, frame.f_lasti
+                out._node = node
+        return out
+
+    return function
+
+
+def reflected_lane(op: Op, general: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``(tensor, number) -> op(number, tensor)``: what Python calls for ``2 - x``, ``1 / x`` and the like."""
+    ufunc, plans = op.ufunc, _flags(op, 2)
+    recorded = bool(plans) and plans[2][0] is not None
+    plan, (keep_number, keep_tensor, keep_out) = plans[2] if recorded else (None, (False,) * 3)
+    defaults = tuple(slot.default for slot in op.signature.slots[2:])
+
+    def function(other: Any, input: Any) -> Any:  # noqa: A002
+        state = thread.state
+        y = other._payload
+        dtype = y.dtype
+        if state.slow or (dtype is not F32 and dtype is not F64) or (type(input) is not float and type(input) is not int):
+            return general(op, (input, other), {})
+        try:
+            array = state.run(ufunc, input, y)
+        except (ValueError, OverflowError):
+            return general(op, (input, other), {})
+        if type(array) is not ndarray:
+            array = asarray(array)
+        out = _new_tensor(Tensor)
+        out._payload = array
+        out._version = out._view = out._grad = out._node = None
+        if state.grad and recorded:
+            far = other._node if other._view is None else refresh(other)
+            if far is not None:
+                node = _new_node(OpNode)
+                node.op, node.plan, node.inputs, node.outputs = op, plan, (None, far), 1
+                version = cell = None
+                if keep_tensor:
+                    version = other._version
+                    version = 0 if version is None else version.count
+                if keep_out:
+                    out._version = cell = Version()
+                node.saved = (input if keep_number else None, other if keep_tensor else None, *defaults, array if keep_out else None)
+                node.versions = (None, version, *(None,) * len(defaults), cell)
+                node.shape, node.dtype, node.extra, node.sequence = array.shape, array.dtype, None, next_sequence()
+                frame = _frame(1)
+                code = frame.f_code
+                if _internal.get(code.co_filename, True):
+                    node.code, node.lasti = here(1)
+                else:
+                    node.code, node.lasti = code, frame.f_lasti
+                out._node = node
+        return out
+
+    return function

@@ -1,0 +1,152 @@
+"""The declaration of an operator: one value from which everything else about it is derived."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from wengert.array.dtype import DType
+from wengert.core.plan import Rules, argument_names
+from wengert.core.signature import Signature
+from wengert.errors import DeclarationError
+
+__all__ = ["Op", "Spec"]
+
+
+PREFIXES = ("linalg", "fft", "special")
+
+
+class Spec(NamedTuple):
+    """What is known of a tensor before it is computed."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+
+class Op:
+    """One operator.
+
+    Attributes:
+        name: PyTorch's name. family: which family derived its rules.
+        kernel: the NumPy function that computes it; ``positional`` arguments go by position, the rest by keyword.
+        ufunc: the NumPy ufunc the fast lanes call for float32 and float64, or None.
+        signature: its arguments. outputs: the names of its results; ``variable``: it returns a list of any length.
+        promote: None, ``"same"`` (tensor arguments are cast to their common dtype) or ``"float"`` (and integers
+            to the default float dtype).
+        result: how the result dtype follows: ``"same"``, ``"bool"``, ``"real"`` (of a complex) or ``"kernel"``.
+        widen: compute float16 and bfloat16 in float32.
+        rules: reverse-mode rules, or None if it has no derivative. jvp: forward-mode rules by argument name (each
+            maps a tangent to its contribution), or one joint rule.
+        batch: the batching rule, or None. view: the result may share the first argument's memory.
+        spec: the shape and dtype rule: called like the kernel with a Spec for each tensor.
+        cost: called like ``spec``; returns floating-point operations. samples: makes the calls that checks run.
+        lowering: the loop-level meaning for native code (None: the kernel is called as a library).
+        home: the namespaces it is public in: "" (the package), "nn.functional", "linalg", "fft", "special", or () for none.
+        composite: a function of other operators; its derivative comes from its body.
+    """
+
+    __slots__ = (
+        "batch", "composite", "cost", "doc", "family", "function", "home", "jvp", "kernel", "lowering", "name", "outputs",
+        "promote", "result", "rules", "samples", "signature", "spec", "ufunc", "variable", "view", "widen",
+    )  # fmt: skip
+
+    def __init__(
+        self, kernel: Callable[..., Any], family: str, *, name: str | None = None, ufunc: Any = None,
+        outputs: Sequence[str] = ("out",), variable: bool = False, promote: str | None = None, result: str = "kernel",
+        widen: bool = True, vjp: dict[str, Callable[..., Any]] | Callable[..., Any] | None = None, jvp: Any = None,
+        batch: Any = None, view: bool = False, spec: Any = None, cost: Any = None, samples: Any = None,
+        lowering: Any = None, composite: bool = False, holomorphic: bool = False,
+        home: str | tuple[str, ...] | None = None,
+    ) -> None:  # fmt: skip
+        self.name = name or kernel.__name__
+        self.kernel, self.family, self.ufunc, self.doc = kernel, family, ufunc, kernel.__doc__ or ""
+        self.signature = Signature(kernel, self.name)
+        self.outputs, self.variable = tuple(outputs), variable
+        self.promote, self.result, self.widen, self.view = promote, result, widen, view
+        signature = self.signature
+        self.rules = None if vjp is None else Rules(self.name, signature.names, signature.inputs, self.outputs, vjp, holomorphic, signature.many)
+        self.jvp, self.batch, self.spec, self.cost, self.samples = jvp, batch, spec, cost, samples
+        self.lowering, self.composite = lowering, composite
+        self.home = _home(self.name) if home is None else (home,) if isinstance(home, str) else home
+        self.function: Any = None
+        self._check()
+
+    def _check(self) -> None:
+        if not self.doc.strip():
+            raise DeclarationError(f"operator '{self.name}' has no docstring")
+        if self.samples is None:
+            raise DeclarationError(f"operator '{self.name}' does not say: samples")
+        if self.rules is not None and self.jvp is None:
+            raise DeclarationError(f"operator '{self.name}' does not say: jvp")
+        if self.spec is None and not self.composite:
+            raise DeclarationError(f"operator '{self.name}' does not say: spec (its shape and dtype rule)")
+        if self.view and self.rules is not None and self.rules.uses_output():
+            raise DeclarationError(f"the view operator '{self.name}' must not name its result in a rule")
+
+    def call_kernel(self, values: Sequence[Any]) -> Any:
+        """Run the kernel on arrays and normalised arguments."""
+        return _call(self, self.kernel, values)
+
+    def infer(self, values: Sequence[Any]) -> Any:
+        """Return the Spec of the result (a tuple of them for several) from Specs and normalised arguments."""
+        return _call(self, self.spec, values)
+
+    @property
+    def derivative(self) -> dict[str, str]:
+        """The reverse rule of each argument, as text."""
+        if self.rules is None:
+            return {}
+        if self.rules.joint is not None:
+            return {"all": _text(self.rules.joint[0])}
+        return {self.signature.names[i]: _text(rule) for i, (rule, _) in self.rules.rules.items()}
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices it has a kernel for."""
+        return ("cpu",)
+
+    @property
+    def dtype_rule(self) -> str:
+        """How the result dtype follows from the arguments', in words."""
+        start = {"same": "common dtype of the tensors", "float": "common dtype, integers become the default float"}
+        end = {"bool": "bool", "real": "its real dtype", "same": "", "kernel": ""}[self.result]
+        return "; ".join(part for part in (start.get(self.promote or "", ""), end) if part) or "given by its spec"
+
+    @property
+    def shape_rule(self) -> str:
+        """How the result shape follows from the arguments', in words."""
+        return _text(self.spec) if self.spec is not None else "that of its body"
+
+    def __repr__(self) -> str:
+        return f"<operator {self.signature}>"
+
+
+def _home(name: str) -> tuple[str, ...]:
+    """Return the namespaces an operator is public in, from PyTorch's prefixes: ``linalg_norm`` is ``linalg.norm``."""
+    prefix = name.partition("_")[0]
+    return (prefix,) if prefix in PREFIXES and "_" in name else ("",)
+
+
+def _call(op: Op, function: Callable[..., Any], values: Sequence[Any]) -> Any:
+    positional, names = op.signature.positional, op.signature.names
+    if positional == len(names):
+        return function(*values)
+    return function(*values[:positional], **dict(zip(names[positional:], values[positional:], strict=True)))
+
+
+def _text(rule: Callable[..., Any]) -> str:
+    """Return the source of a rule on one line."""
+    import inspect
+
+    documented = getattr(rule, "text", None)
+    if documented is not None:
+        return str(documented)
+    try:
+        return " ".join(inspect.getsource(rule).split()).rstrip(",")
+    except (OSError, TypeError):
+        return ", ".join(argument_names(rule))
+
+

@@ -1,0 +1,44 @@
+"""The user's source line, remembered cheaply (a code object and an instruction offset) and resolved when shown."""
+
+import itertools
+import linecache
+import os
+import sys
+from types import CodeType, FrameType
+
+__all__ = ["Place", "describe", "here", "is_internal"]
+
+Place = tuple[CodeType, int]
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_internal: dict[str, bool] = {}
+
+
+def is_internal(filename: str) -> bool:
+    """True if the file belongs to the package itself."""
+    known = _internal.get(filename)
+    if known is None:
+        known = _internal[filename] = filename.startswith(_ROOT) and not filename.startswith(_ROOT + "demo")
+    return known
+
+
+def here(depth: int = 1) -> Place:
+    """Return the place of the nearest caller outside the package."""
+    frame: FrameType | None = sys._getframe(depth + 1)
+    start = frame
+    while frame is not None and _internal.get(frame.f_code.co_filename, True) and is_internal(frame.f_code.co_filename):
+        frame = frame.f_back
+    frame = frame or start
+    assert frame is not None
+    return frame.f_code, frame.f_lasti
+
+
+def describe(place: Place | None) -> str:
+    """Return ``file:line in function: source text`` for a place."""
+    if place is None:
+        return "an unknown line"
+    code, lasti = place
+    positions = next(itertools.islice(code.co_positions(), lasti // 2, None), (None,))
+    line = positions[0] or code.co_firstlineno
+    text = linecache.getline(code.co_filename, line).strip()
+    return f"{code.co_filename}:{line} in {code.co_name}" + (f": {text}" if text else "")

@@ -1,0 +1,71 @@
+"""How a tensor prints: PyTorch's look."""
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["format_tensor", "set_printoptions"]
+
+_options: dict[str, Any] = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "sci_mode": None}
+
+
+def set_printoptions(
+    precision: int | None = None, threshold: int | None = None, edgeitems: int | None = None,
+    linewidth: int | None = None, sci_mode: bool | None = None,
+) -> None:  # fmt: skip
+    """Set how tensors print: digits, elements before summarising, items at each edge, line width, scientific mode."""
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    _options.update({k: v for k, v in given.items() if v is not None})
+    _options["sci_mode"] = sci_mode
+
+
+def _float_format(array: Any) -> Any:
+    """Choose one format for all elements: whole numbers as ``1.``, a wide range in scientific notation."""
+    finite = np.abs(array[np.isfinite(array) & (array != 0)])
+    digits = _options["precision"]
+    if finite.size == 0 or (np.all(finite == np.floor(finite)) and finite.max() < 1e8 and not _options["sci_mode"]):
+        return lambda x: f"{x:.0f}." if np.isfinite(x) else str(x)
+    scientific = _options["sci_mode"]
+    if scientific is None:
+        scientific = finite.max() / finite.min() > 1000 or finite.max() > 1e8 or finite.min() < 1e-4
+    return lambda x: (f"{x:.{digits}e}" if scientific else f"{x:.{digits}f}") if np.isfinite(x) else str(x)
+
+
+def _formatter(array: Any) -> Any:
+    kind = array.dtype.kind
+    if kind == "f":
+        chosen = _float_format(array)
+    elif kind == "c":
+        real, imag = _float_format(array.real), _float_format(array.imag)
+
+        def chosen(z: Any) -> str:
+            return f"{real(z.real)}{'-' if z.imag < 0 else '+'}{imag(abs(z.imag))}j"
+    else:
+        chosen = str
+    texts = [chosen(x) for x in array.ravel()] if array.size <= _options["threshold"] else [
+        chosen(x) for x in array.ravel()[: 3 * (_options["edgeitems"] or 3)]]  # fmt: skip
+    width = max((len(t) for t in texts), default=0)
+    return {"all": lambda x: chosen(x).rjust(width)}
+
+
+def format_tensor(tensor: Any) -> str:
+    """Return ``tensor([...], dtype=..., requires_grad=...)`` with what differs from the defaults."""
+    array = tensor._payload
+    if not isinstance(array, np.ndarray):
+        return repr(array)
+    if array.dtype.kind == "V":
+        array = array.astype(np.float32)
+    prefix = f"{'Parameter containing:' + chr(10) if type(tensor).__name__ == 'Parameter' else ''}tensor("
+    with np.errstate(all="ignore"):
+        body = np.array2string(
+            array, separator=", ", prefix="tensor(", max_line_width=_options["linewidth"],
+            threshold=_options["threshold"], edgeitems=_options["edgeitems"], formatter=_formatter(array),
+        ) if array.size or array.ndim == 1 else "[]"  # fmt: skip
+    suffix = "" if array.size else f", size={tuple(array.shape)}" if array.ndim != 1 else ""
+    if tensor.dtype.name not in ("float32", "int64", "bool"):
+        suffix += f", dtype={tensor.dtype}"
+    if tensor.grad_fn is not None:
+        suffix += f", grad_fn=<{tensor.grad_fn.name()}>"
+    elif tensor.requires_grad:
+        suffix += ", requires_grad=True"
+    return f"{prefix}{body}{suffix})"

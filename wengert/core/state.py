@@ -1,0 +1,56 @@
+"""What a thread is doing: its grad mode, and whether anything asks for the general lane.
+
+Each thread has its own :class:`State`, as in PyTorch. The fast lanes read it once per call.
+"""
+
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["State", "thread"]
+
+
+class State:
+    """The modes of one thread.
+
+    Attributes:
+        grad: whether operators are recorded.
+        inference: whether inference mode is on.
+        slow: whether every call must take the general lane (any mode below is on).
+        saved_hooks: the stack of (pack, unpack) pairs for saved tensors.
+        saved_hooks_error: the text that refuses new saved-tensor hooks, or None.
+        anomaly: whether backward checks every gradient for NaN; anomaly_nan whether NaN is an error.
+        walk: the backward pass that is running, or None.
+        run: calls a NumPy kernel with floating-point warnings off. A context entered once costs a twentieth of
+            ``np.errstate`` around each call, and leaves the user's own NumPy settings alone.
+    """
+
+    __slots__ = ("anomaly", "anomaly_nan", "grad", "inference", "run", "saved_hooks", "saved_hooks_error", "slow", "walk")
+
+    def __init__(self) -> None:
+        self.grad = True
+        self.inference = False
+        self.slow = False
+        self.saved_hooks: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = []
+        self.saved_hooks_error: str | None = None
+        self.anomaly = False
+        self.anomaly_nan = True
+        self.walk: Any = None
+        quiet = contextvars.Context()
+        quiet.run(np.seterr, all="ignore")
+        self.run = quiet.run
+
+    def update(self) -> None:
+        """Recompute ``slow`` after a mode has changed."""
+        self.slow = self.inference or bool(self.saved_hooks)
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.state = State()
+
+
+thread = _Thread()

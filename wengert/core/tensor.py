@@ -1,0 +1,440 @@
+"""The tensor: a payload plus what the tape knows of it. Operators and methods are attached from the registry.
+
+The payload says who executes an operator; for an ordinary tensor it is a NumPy array. Tensors that share memory share
+one :class:`~wengert.core.node.Version`; a view also knows its base and how to make it again.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from wengert.array.dtype import DType, dtype_of
+from wengert.array.shape import Size
+from wengert.core.methods import TensorMethods
+from wengert.core.node import InferenceVersion, Leaf, Node, Output, Version
+from wengert.core.place import here
+from wengert.core.printing import format_tensor
+from wengert.core.registry import ops
+from wengert.core.state import thread
+from wengert.errors import DTypeError, GradientLossWarning, ShapeError
+
+__all__ = ["Tensor", "View", "alias", "from_array", "raw", "replay", "version_of", "wrote"]
+
+INFERENCE = InferenceVersion()
+
+
+class View:
+    """How a tensor was taken from its base.
+
+    Attributes:
+        base: the tensor that owns the memory. chain: (operator, argument values) of each step from it.
+        base_node: the base's node when this view's node was made; if the base has another one now, the view's is stale.
+        problem: why an in-place write to this view is refused while recording, or None.
+    """
+
+    __slots__ = ("base", "base_node", "chain", "problem")
+
+    def __init__(self, base: "Tensor", chain: tuple[Any, ...], problem: str | None) -> None:
+        self.base, self.chain, self.problem = base, chain, problem
+        self.base_node = base._node
+
+
+def replay(chain: tuple[Any, ...], tensor: Any) -> Any:
+    """Take a view, given as its chain of steps, of another tensor of the base's shape."""
+    for op, values, number in chain:
+        tensor = op.function.execute([tensor, *values[1:]])
+        if number is not None:
+            tensor = tensor[number]
+    return tensor
+
+
+class Tensor(TensorMethods):
+    """A multi-dimensional array that records how it was computed.
+
+    Made by :func:`wengert.tensor`, :func:`wengert.zeros` and their like, or by any operator. It shares memory with
+    the NumPy array given to :func:`wengert.from_numpy` and with its views.
+
+    Example:
+        >>> import wengert as wg
+        >>> x = wg.tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        tensor([2., 4.])
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_grad", "_node", "_payload", "_version", "_view")
+
+    _payload: Any
+    _node: Node | None
+    _version: Any
+    _view: View | None
+    _grad: "Tensor | None"
+
+    def __new__(cls, data: Any = (), *, device: Any = None) -> Any:
+        array = np.array(data._payload if isinstance(data, Tensor) else data, dtype=np.float32)
+        return from_array(array, cls)
+
+    # ---- what it is
+
+    @property
+    def shape(self) -> Size:
+        """The sizes of its dimensions."""
+        return Size(self._payload.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of its elements."""
+        return dtype_of(self._payload.dtype)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._payload.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return int(self._payload.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return int(self._payload.size * self._payload.dtype.itemsize)
+
+    def size(self, dim: int | None = None) -> Any:
+        """Return its shape, or the size of one dimension."""
+        return self.shape if dim is None else self._payload.shape[dim]
+
+    def dim(self) -> int:
+        """Return the number of dimensions."""
+        return len(self._payload.shape)
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        """Return the number of elements."""
+        return int(self._payload.size)
+
+    nelement = numel
+
+    def element_size(self) -> int:
+        """Return the bytes of one element."""
+        return self.itemsize
+
+    def is_floating_point(self) -> bool:
+        """Return True for a real floating-point dtype."""
+        return self.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        """Return True for a complex dtype."""
+        return self.dtype.is_complex
+
+    def is_signed(self) -> bool:
+        """Return True if the dtype can hold negative numbers."""
+        return self.dtype.is_signed
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Return the strides in elements, or that of one dimension."""
+        strides = tuple(s // self._payload.dtype.itemsize for s in self._payload.strides)
+        return strides if dim is None else strides[dim]
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Return True if its elements lie in memory in row-major order without gaps."""
+        return bool(self._payload.flags.c_contiguous)
+
+    def data_ptr(self) -> int:
+        """Return the address of its first element."""
+        return int(self._payload.ctypes.data)
+
+    # ---- what the tape knows
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operators on it are recorded; settable on leaves."""
+        return (self._node if self._view is None else refresh(self)) is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> "Tensor":
+        """Mark a leaf as one whose gradient is wanted, or no longer wanted; return it.
+
+        Raises:
+            RuntimeError: for integer tensors, and when a computed tensor is to lose its history.
+        """
+        node = self._node if self._view is None else refresh(self)
+        if not requires_grad:
+            if node is not None and not isinstance(node, Leaf):
+                raise RuntimeError(
+                    "requires_grad can only be switched off on a leaf; use .detach() to get a tensor without history"
+                )
+            self._node = None
+            return self
+        if node is None:
+            if self.dtype.category < 2:
+                raise DTypeError(f"only floating-point and complex tensors can require gradients, this one is {self.dtype}")
+            if self._version is INFERENCE and not thread.state.inference:
+                raise RuntimeError("a tensor made in inference_mode() cannot require gradients outside it; clone it first")
+            self._node = Leaf(self)
+            if self._view is not None:
+                self._view.base_node = self._view.base._node
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """True if no recorded operator made it."""
+        node = self._node if self._view is None else refresh(self)
+        return node is None or isinstance(node, Leaf)
+
+    @property
+    def grad_fn(self) -> Any:
+        """The record of the operator that made it, or None for a leaf."""
+        node = self._node if self._view is None else refresh(self)
+        if isinstance(node, Output):
+            return node.inputs[0]
+        return None if isinstance(node, Leaf) else node
+
+    @property
+    def grad(self) -> "Tensor | None":
+        """The gradient accumulated by ``backward``, or None."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: "Tensor | None") -> None:
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise TypeError(f"grad must be a tensor or None, got {type(value).__name__}")
+            if value is self:
+                raise RuntimeError("a tensor cannot be its own gradient")
+            if value._payload.shape != self._payload.shape:
+                raise ShapeError(f"grad has shape {tuple(value.shape)}, the tensor has shape {tuple(self.shape)}")
+            if value.dtype is not self.dtype:
+                raise DTypeError(f"grad has dtype {value.dtype}, the tensor has dtype {self.dtype}")
+        self._grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
+
+    @property
+    def data(self) -> Any:
+        """The same memory without history *and without version counting*; prefer :meth:`detach`.
+
+        Writes through it are not noticed by the tape, as in PyTorch. Assigning replaces the memory.
+        """
+        return alias(self, Tensor, version=None)
+
+    @data.setter
+    def data(self, value: "Tensor") -> None:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"data must be a tensor, got {type(value).__name__}")
+        if isinstance(self._node, Leaf):
+            self._node.shape, self._node.dtype = value._payload.shape, value._payload.dtype
+        self._payload = value._payload
+        wrote(self, "data")
+
+    @property
+    def _base(self) -> "Tensor | None":
+        return None if self._view is None else self._view.base
+
+    def is_inference(self) -> bool:
+        """Return True if it was made in inference mode."""
+        return self._version is INFERENCE
+
+    def is_set_to(self, other: "Tensor") -> bool:
+        """Return True if both are the same view of the same memory."""
+        a, b = self._payload, other._payload
+        return bool(a.ctypes.data == b.ctypes.data and a.shape == b.shape and a.strides == b.strides)
+
+    # ---- reading it
+
+    def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
+        """Return its elements as a NumPy array that shares its memory.
+
+        Raises:
+            RuntimeError: if it requires a gradient and ``force`` is false: the array would lose it silently.
+        """
+        if self.requires_grad and not force:
+            raise RuntimeError(
+                "numpy() on a tensor that requires grad would lose its gradient; use tensor.detach().numpy()"
+            )
+        return self._payload  # type: ignore[no-any-return]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"an array of {dtype} cannot share memory with a tensor of {self.dtype}")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def item(self) -> Any:
+        """Return its only element as a Python number.
+
+        Raises:
+            RuntimeError: if it does not have exactly one element.
+        """
+        if self._payload.size != 1:
+            raise RuntimeError(f"item() needs a tensor with exactly one element, this one has shape {tuple(self.shape)}")
+        if self._payload.dtype.kind == "V":
+            return float(self._payload.reshape(()))
+        return self._payload.item()
+
+    def tolist(self) -> Any:
+        """Return its elements as nested lists of Python numbers."""
+        if self._payload.dtype.kind == "V":
+            return self._payload.astype(np.float32).tolist()
+        return self._payload.tolist()
+
+    def _scalar(self, kind: str) -> Any:
+        if self._node is not None and thread.state.grad:
+            warnings.warn(
+                f"{kind}() of a tensor that requires grad: the number carries no gradient. "
+                f"Use .item() to read a value, or an operator of wengert to compute with it",
+                GradientLossWarning, stacklevel=3,
+            )  # fmt: skip
+        return self.item()
+
+    def __float__(self) -> float:
+        return float(self._scalar("float"))
+
+    def __int__(self) -> int:
+        return int(self._scalar("int"))
+
+    def __complex__(self) -> complex:
+        return complex(self._scalar("complex"))
+
+    def __index__(self) -> int:
+        if self.dtype.category > 1 or self._payload.size != 1:
+            raise TypeError(f"only integer tensors of one element can be used as an index, this is {self.dtype} "
+                            f"of shape {tuple(self.shape)}")  # fmt: skip
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        if self._payload.size != 1:
+            raise RuntimeError(
+                f"the truth value of a tensor of shape {tuple(self.shape)} is ambiguous; use .any() or .all()"
+            )
+        return bool(self._payload.reshape(()))
+
+    def __len__(self) -> int:
+        if not self._payload.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return int(self._payload.shape[0])
+
+    def __iter__(self) -> Iterator["Tensor"]:
+        if not self._payload.shape:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(ops.unbind(self, 0))
+
+    def __contains__(self, element: Any) -> bool:
+        return bool((self == element)._payload.any())
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return format_tensor(self)
+
+    def __format__(self, spec: str) -> str:
+        return self.item().__format__(spec) if not self._payload.shape else object.__format__(self, spec)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *ops.__dict__.get("methods", ())})
+
+    # ---- copies and exchange
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Tensor":
+        if not self.is_leaf:
+            raise RuntimeError("only leaf tensors can be deep-copied; use .detach().clone() for a computed one")
+        if id(self) in memo:
+            return memo[id(self)]  # type: ignore[no-any-return]
+        copied: Tensor = from_array(self._payload.copy(), type(self))
+        memo[id(self)] = copied
+        copied.__dict__.update(self.__dict__)
+        if self.requires_grad:
+            copied.requires_grad_()
+        if self._grad is not None:
+            copied._grad = self._grad.__deepcopy__(memo) if self._grad.is_leaf else self._grad
+        return copied
+
+    def __reduce__(self) -> Any:
+        if not self.is_leaf:
+            raise RuntimeError("only leaf tensors can be pickled; use .detach() for a computed one")
+        return rebuild, (type(self), np.ascontiguousarray(self._payload).reshape(self._payload.shape), self.requires_grad,
+                         self.__dict__ or None)  # fmt: skip
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if self.requires_grad:
+            raise RuntimeError("a tensor that requires grad cannot be exported by DLPack; use .detach()")
+        return self._payload.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # (CPU, 0) in the DLPack standard
+
+
+_new: Callable[[type[Any]], Any] = object.__new__
+
+
+def from_array(array: Any, cls: type[Any] = Tensor) -> Any:
+    """Return a tensor (of class ``cls``) on the memory of a NumPy array whose dtype tensors can hold."""
+    out = _new(cls)
+    out._payload = array
+    out._node = out._version = out._view = out._grad = None
+    if thread.state.inference:
+        out._version = INFERENCE
+    return out
+
+
+def version_of(tensor: Any) -> Any:
+    """Return the version cell of a tensor's memory, made on first use."""
+    cell = tensor._version
+    if cell is None:
+        cell = tensor._version = Version()
+    return cell
+
+
+def alias(tensor: Any, cls: type[Any] = Tensor, version: Any = ...) -> Any:
+    """Return a leaf of class ``cls`` on the same memory, sharing the version cell unless another is given."""
+    out = _new(cls)
+    out._payload = tensor._payload
+    out._version = version_of(tensor) if version is ... else version
+    out._node = out._view = out._grad = None
+    return out
+
+
+def raw(tensor: Any) -> np.ndarray[Any, Any]:
+    """Return the tensor's own NumPy array, for code that computes outside the tape; call :func:`wrote` after writing."""
+    return tensor._payload  # type: ignore[no-any-return]
+
+
+def wrote(tensor: Any, name: str = "an in-place operation") -> None:
+    """Note that the tensor's memory was written, so that a later backward can tell."""
+    version_of(tensor).bump(name, here(1))
+
+
+def refresh(tensor: Any) -> Node | None:
+    """Return the node of a view, made again if its base has got another history since."""
+    view = tensor._view
+    if view.base_node is not view.base._node:
+        view.base_node = view.base._node
+        state = thread.state
+        grad, state.grad = state.grad, True
+        try:
+            tensor._node = replay(view.chain, view.base)._node
+        finally:
+            state.grad = grad
+    return tensor._node  # type: ignore[no-any-return]
+
+
+def rebuild(cls: type[Any], array: Any, requires_grad: bool, attributes: dict[str, Any] | None) -> Any:
+    """Make a tensor again from its pickled parts."""
+    out = from_array(array, cls)
+    if attributes:
+        out.__dict__.update(attributes)
+    return out.requires_grad_() if requires_grad else out
+
+

@@ -1,0 +1,48 @@
+"""Every exception and warning of the package.
+
+The classes derive from the built-in exception that PyTorch or NumPy raises in the same situation, so existing
+``except RuntimeError`` code keeps working.
+"""
+
+__all__ = [
+    "AnomalyError",
+    "DeclarationError",
+    "DTypeError",
+    "GradientLossWarning",
+    "GraphFreedError",
+    "InplaceError",
+    "MissingRuleError",
+    "ShapeError",
+]
+
+
+class ShapeError(RuntimeError, ValueError):
+    """Shapes that do not fit an operator; the message names the operator and every shape."""
+
+
+class DTypeError(RuntimeError, TypeError):
+    """A dtype an operator does not accept; the message names the operator and the accepted kinds."""
+
+
+class InplaceError(RuntimeError):
+    """An in-place write that would make a gradient wrong; the message names both user lines."""
+
+
+class GraphFreedError(RuntimeError):
+    """A second backward through a graph whose saved tensors were freed by the first one."""
+
+
+class MissingRuleError(RuntimeError):
+    """An operator without a derivative was called on a tensor that requires one."""
+
+
+class DeclarationError(TypeError):
+    """An operator was declared wrongly; raised when the declaration is read, naming the operator."""
+
+
+class AnomalyError(RuntimeError):
+    """A derivative produced NaN in anomaly mode; the message names the forward operator and its user line."""
+
+
+class GradientLossWarning(UserWarning):
+    """A tensor that is being differentiated was converted to a plain number or array."""

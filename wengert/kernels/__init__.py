@@ -1,0 +1,1 @@
+"""NumPy kernels too long to stand inside an operator's declaration: arrays in, arrays out."""

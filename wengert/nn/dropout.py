@@ -1,0 +1,113 @@
+"""Dropout: in training some elements are set to zero at random and the rest scaled up; evaluation changes nothing."""
+
+from typing import Any
+
+from wengert.core.registry import ops
+from wengert.core.tensor import Tensor
+from wengert.nn.activation import written
+from wengert.nn.module import Module
+
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
+
+
+class _Dropout(Module):
+    _shown = ("p", "inplace")
+
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+        super().__init__()
+        if not 0.0 <= p <= 1.0:
+            raise ValueError(f"the probability of dropout must lie between 0 and 1, got {p}")
+        self.p = p
+        self.inplace = inplace
+
+    def _drop(self, name: str, operator: Any, input: Tensor) -> Tensor:
+        if not self.training:
+            return input
+        return written(name, input, operator(input, self.p, True), self.inplace)
+
+
+class Dropout(_Dropout):
+    """Sets each element to zero with probability ``p`` and divides the others by 1 - p (Srivastava et al., JMLR 2014).
+
+    Raises:
+        ValueError: unless 0 ≤ p ≤ 1.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.nn.Dropout(0.5).eval()(wg.ones(3))
+        tensor([1., 1., 1.])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the input with elements dropped."""
+        return self._drop("dropout", ops.dropout, input)
+
+
+class Dropout1d(_Dropout):
+    """Sets whole channels of (N, C, L) or (C, L) to zero.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.nn.Dropout1d(1.0)(wg.ones(1, 2, 3)).sum()
+        tensor(0.)
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the input with channels dropped."""
+        return self._drop("dropout1d", ops.dropout1d, input)
+
+
+class Dropout2d(_Dropout):
+    """Sets whole channels of (N, C, H, W) or (C, H, W) to zero (Tompson et al., CVPR 2015).
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.nn.Dropout2d(1.0)(wg.ones(1, 2, 3, 3)).sum()
+        tensor(0.)
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the input with channels dropped."""
+        return self._drop("dropout2d", ops.dropout2d, input)
+
+
+class Dropout3d(_Dropout):
+    """Sets whole channels of (N, C, D, H, W) or (C, D, H, W) to zero.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.nn.Dropout3d(1.0)(wg.ones(1, 2, 3, 3, 3)).sum()
+        tensor(0.)
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the input with channels dropped."""
+        return self._drop("dropout3d", ops.dropout3d, input)
+
+
+class AlphaDropout(_Dropout):
+    """Dropout that keeps mean 0 and variance 1, for networks of SELU (Klambauer et al., NeurIPS 2017).
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.nn.AlphaDropout(0.5).eval()(wg.ones(3))
+        tensor([1., 1., 1.])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the input with elements sent to SELU's negative saturation."""
+        return self._drop("alpha_dropout", ops.alpha_dropout, input)
+
+
+class FeatureAlphaDropout(_Dropout):
+    """:class:`AlphaDropout` of whole channels.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.nn.FeatureAlphaDropout(0.5).eval()(wg.ones(1, 3))
+        tensor([[1., 1., 1.]])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the input with channels sent to SELU's negative saturation."""
+        return self._drop("feature_alpha_dropout", ops.feature_alpha_dropout, input)

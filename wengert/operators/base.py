@@ -1,0 +1,129 @@
+"""The operators the engine itself uses: casts, broadcasting and its undoing, copies, writes through views."""
+
+from typing import Any
+
+import numpy as np
+
+from wengert.array.dtype import DType
+from wengert.array.shape import broadcast_shapes
+from wengert.core.arguments import Anything, DTypeOrNone, Size
+from wengert.core.families import elementwise, linear
+from wengert.core.operator import Spec
+from wengert.core.registry import ops
+from wengert.core.tensor import replay
+from wengert.errors import ShapeError
+
+__all__ = ["cast", "clone", "conj", "expand", "sum_to_size", "view_write"]
+
+
+def _cast_spec(input: Spec, dtype: DType) -> Spec:
+    return Spec(input.shape, dtype)
+
+
+@linear(
+    transpose=lambda g, input_dtype: ops.cast(g, input_dtype),
+    spec=_cast_spec,
+    widen=False,
+    home=(),
+    samples=lambda s: [s((2, 3), dtype="float64"), s((2, 3), dtype="complex128"), s((), dtype="float32", grad=False), s((0, 2), dtype="complex64", grad=False)],
+)
+def cast(input: Anything, dtype: DTypeOrNone) -> Any:
+    """Return the tensor with another dtype; a complex number cast to a real one keeps its real part."""
+    target = dtype.numpy
+    if input.dtype.kind == "c" and target.kind not in "c":
+        input = input.real
+    return input.astype(target)
+
+
+@linear(transpose=lambda g: g, spec=lambda input, memory_format=None: input, widen=False, samples=lambda s: [s((2, 3)), s(()), s((0,))])
+def clone(input: Anything, *, memory_format: Any = None) -> Any:
+    """Return a copy in memory of its own; gradients pass through it."""
+    return np.array(input, order="C")
+
+
+@elementwise(
+    np.conjugate,
+    derivative={"input": lambda g: ops.conj(g)},
+    vjp={"input": lambda g: ops.conj(g)},
+    inplace=False,
+    samples=lambda s: [s((2, 3)), s((2, 3), kind="complex"), s(())],
+)
+def conj(input: Anything) -> Any:
+    """Complex conjugate of each element; a real tensor is returned as it is."""
+
+
+def _expanded(shape: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, ...]:
+    if len(size) < len(shape):
+        raise ShapeError(f"expand(): size {size} has fewer dimensions than the tensor of shape {shape}")
+    padded = (1,) * (len(size) - len(shape)) + tuple(shape)
+    target = []
+    for i, (have, want) in enumerate(zip(padded, size, strict=True)):
+        new = i < len(size) - len(shape)
+        if want == -1 and new:
+            raise ShapeError(f"expand(): -1 at the new dimension {i} of {size} is not allowed")
+        if want not in (-1, have) and have != 1 or want < -1:
+            raise ShapeError(f"expand(): size {want} at dimension {i} does not match {have} of the tensor of shape {shape}")
+        target.append(have if want == -1 else want)
+    return tuple(target)
+
+
+@linear(
+    transpose=lambda g, input_shape: ops.sum_to_size(g, input_shape),
+    spec=lambda input, size: Spec(_expanded(input.shape, size), input.dtype),
+    view=True,
+    widen=False,
+    samples=lambda s: [s((2, 1), size=(3, 2, 4)), s((1, 3), size=(2, -1)), s((), size=(2, 2)), s((1, 0), size=(3, 0))],
+)
+def expand(input: Anything, size: Size) -> Any:
+    """Return a view in which dimensions of size 1 are repeated to ``size`` (-1 keeps a size); no memory is copied."""
+    return np.broadcast_to(input, _expanded(input.shape, size))
+
+
+def _summed(shape: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, ...]:
+    if broadcast_shapes("sum_to_size", shape, size) != tuple(shape):
+        raise ShapeError(f"sum_to_size(): size {size} does not broadcast to the tensor's shape {tuple(shape)}")
+    return tuple(range(len(shape) - len(size)))
+
+
+@linear(
+    transpose=lambda g, input_shape: ops.expand(g, input_shape),
+    spec=lambda input, size: (_summed(input.shape, size), Spec(tuple(size), input.dtype))[1],
+    samples=lambda s: [s((3, 2, 4), size=(2, 1)), s((2, 3), size=(2, 3)), s((2, 3), size=()), s((0, 3), size=(1, 3))],
+)
+def sum_to_size(input: Anything, size: Size) -> Any:
+    """Sum the tensor down to ``size``, which must broadcast to its shape: the transpose of :func:`wengert.expand`."""
+    lead = _summed(input.shape, size)
+    out = np.sum(input, axis=lead) if lead else input
+    if out.shape == size:
+        return np.array(out) if out is input else out
+    ones = tuple(i for i, (have, want) in enumerate(zip(out.shape, size, strict=True)) if have != want)
+    return np.sum(out, axis=ones, keepdims=True) if ones else out
+
+
+def _write_chain(base: Any, chain: Any, value: Any) -> Any:
+    out = np.array(base, order="C")
+    target = out
+    for op, values, number in chain:
+        target = op.call_kernel([target, *values[1:]])
+        if number is not None:
+            target = target[number]
+    target[...] = value
+    return out
+
+
+@linear(
+    transpose={
+        "input": lambda g, chain: ops.view_write(g, ops.zeros_like(replay(chain, g)), chain),
+        "value": lambda g, chain: ops.clone(replay(chain, g)),
+    },
+    spec=lambda input, value, chain: input,
+    widen=False,
+    home=(),
+    samples=lambda s: [s.view_write((3, 2), 1), s.view_write((3, 2), slice(0, 2))],
+)
+def view_write(input: Anything, value: Anything, chain: Any) -> Any:
+    """Return a copy of ``input`` in which the view described by ``chain`` holds ``value``.
+
+    This is what writing through a view does to its base; ``chain`` holds the view's steps.
+    """
+    return _write_chain(input, chain, value)

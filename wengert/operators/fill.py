@@ -1,0 +1,126 @@
+"""Tensors written as a whole: copy_, fill_, zero_; tensors without history: detach."""
+
+from typing import Any
+
+import numpy as np
+
+from wengert.array.dtype import DType
+from wengert.array.shape import broadcast_shapes
+from wengert.core.arguments import Anything, AnythingOrScalar, DTypeOrNone, Size
+from wengert.core.families import linear, operator
+from wengert.core.inplace import adopt, check_writable
+from wengert.core.methods import attach
+from wengert.core.operator import Spec
+from wengert.core.registry import ops
+from wengert.core.tensor import Tensor, alias
+from wengert.errors import ShapeError
+from wengert.operators.writes import recording, written
+
+__all__ = ["copied", "fill"]
+
+
+def _copied_spec(src: Spec, size: tuple[int, ...], dtype: DType) -> Spec:
+    if broadcast_shapes("copy_", size, src.shape) != tuple(size):
+        raise ShapeError(f"copy_(): a source of shape {tuple(src.shape)} does not broadcast to shape {tuple(size)}")
+    return Spec(tuple(size), dtype)
+
+
+@linear(
+    transpose=lambda g, src_shape, src_dtype: ops.cast(ops.sum_to_size(g, src_shape), src_dtype),
+    spec=_copied_spec,
+    view=True,
+    widen=False,
+    home=(),
+    samples=lambda s: [
+        s((3,), size=(2, 3), dtype="float64"), s((2, 3), size=(2, 3), dtype="float64"), s((), size=(0, 2), dtype="float64"),
+        s((1, 3), size=(2, 3), dtype="complex128"),
+    ],
+)  # fmt: skip
+def copied(src: Anything, size: Size, dtype: DTypeOrNone) -> Any:
+    """Return ``src`` broadcast to ``size`` and cast to ``dtype``: what a tensor holds after ``copy_``."""
+    if src.dtype.kind == "c" and dtype.category < 3:
+        src = src.real
+    return np.broadcast_to(src.astype(dtype.numpy, copy=False), size)
+
+
+def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
+    """Write ``src``, broadcast and cast, into the tensor, which takes over its history; return the tensor.
+
+    Raises:
+        InplaceError: for a leaf that requires grad while recording. ShapeError: if ``src`` does not broadcast.
+    """
+    check_writable("copy_", self)
+    source = src if isinstance(src, Tensor) else ops.as_tensor(src)
+    if recording(self, source) or not isinstance(self._payload, np.ndarray):
+        return adopt("copy_", self, ops.copied(source, self._payload.shape, self.dtype))
+    array = source._payload
+    if array.dtype.kind == "c" and self._payload.dtype.kind != "c":
+        array = array.real
+    try:
+        np.copyto(self._payload, array, casting="unsafe")
+    except ValueError:
+        raise ShapeError(
+            f"copy_(): a source of shape {tuple(array.shape)} does not broadcast to shape {tuple(self.shape)}"
+        ) from None
+    return written("copy_", self)
+
+
+@operator(
+    vjp={"input": lambda g: ops.zeros_like(g), "value": lambda g, value_shape, value_dtype: ops.cast(g.sum(), value_dtype)},
+    jvp={"input": lambda t: ops.zeros_like(t), "value": lambda t, input_shape, input_dtype: ops.copied(t, input_shape, input_dtype)},
+    spec=lambda input, value: input,
+    widen=False,
+    samples=lambda s: [s((2, 3), 2.5), s((2, 3), ()), s((), ()), s((0, 2), 1)],
+)
+def fill(input: Anything, value: AnythingOrScalar) -> Any:
+    """Return a tensor like ``input`` with every element equal to ``value``, a number or a 0-d tensor."""
+    if np.ndim(value):
+        raise ShapeError(f"fill() takes a number or a 0-d tensor, got shape {np.shape(value)}")
+    return np.full(input.shape, value, input.dtype)
+
+
+def fill_(self: Any, value: Any) -> Any:
+    """Set every element to ``value``, a number or a 0-d tensor; return the tensor."""
+    check_writable("fill_", self)
+    if recording(self, value) or not isinstance(self._payload, np.ndarray):
+        return adopt("fill_", self, ops.fill(self, value))
+    if isinstance(value, Tensor):
+        value = value._payload
+    if np.ndim(value):
+        raise ShapeError(f"fill_() takes a number or a 0-d tensor, got shape {np.shape(value)}")
+    np.copyto(self._payload, value, casting="unsafe")
+    return written("fill_", self)
+
+
+def zero_(self: Any) -> Any:
+    """Set every element to zero; return the tensor."""
+    check_writable("zero_", self)
+    if recording(self) or not isinstance(self._payload, np.ndarray):
+        return adopt("zero_", self, ops.fill(self, 0))
+    self._payload.fill(0)
+    return written("zero_", self)
+
+
+# ---- without history
+
+
+def detach(self: Any) -> Any:
+    """Return a tensor on the same memory without history; a write to either is seen, and counted, by both."""
+    return alias(self)
+
+
+def detach_(self: Any) -> Any:
+    """Drop the tensor's own history; return it.
+
+    Raises:
+        RuntimeError: for a view, whose history is its base's: use ``detach()``.
+    """
+    if self._view is not None:
+        raise RuntimeError("detach_() cannot cut a view from its base; use detach()")
+    self._node = None
+    return self
+
+
+for _function in (copy_, fill_, zero_, detach, detach_):
+    attach(_function.__name__, _function)
+    setattr(ops, _function.__name__, _function)

@@ -1,0 +1,184 @@
+"""Data from elsewhere made a tensor: numbers in nested lists, NumPy arrays, DLPack exporters."""
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from wengert.array.device import to_device
+from wengert.array.dtype import DType, dtype_of, promote_types, scalar_dtype, to_dtype
+from wengert.core.methods import attach
+from wengert.core.tensor import Tensor, alias, from_array
+from wengert.errors import GradientLossWarning
+from wengert.operators.create import creation, finished
+from wengert.settings import settings
+
+__all__ = ["array_of"]
+
+
+def _leaves(data: Any, found: set[DType], tensors: list[Any]) -> None:
+    """Collect the dtypes of the numbers in nested lists, and the tensors among them."""
+    if isinstance(data, list | tuple):
+        kinds = set(map(type, data))
+        if kinds <= {bool, int, float, complex}:
+            found.update(scalar_dtype(kind(), settings.default_dtype) for kind in kinds)
+            return
+        for item in data:
+            _leaves(item, found, tensors)
+    elif isinstance(data, Tensor):
+        found.add(data.dtype)
+        tensors.append(data)
+    elif isinstance(data, np.ndarray | np.generic):
+        found.add(dtype_of(data.dtype))
+    elif isinstance(data, bool | int | float | complex):
+        found.add(scalar_dtype(data, settings.default_dtype))
+    else:
+        raise TypeError(
+            f"a tensor is made of numbers, arrays, tensors and nested lists of them, got {type(data).__name__}: {data!r}"
+        )
+
+
+def _plain(data: Any) -> Any:
+    """Return nested lists with every tensor replaced by its array."""
+    if isinstance(data, Tensor):
+        return data._payload
+    return [_plain(item) for item in data] if isinstance(data, list | tuple) else data
+
+
+def _uneven(data: Any) -> Iterator[str]:
+    """Yield what is wrong with nested lists that do not form a rectangle, the first place first."""
+    level = [("data", data)]
+    while level:
+        first, size = level[0][0], _length(level[0][1])
+        for place, item in level[1:]:
+            if _length(item) != size:
+                yield f"{place} has {_counted(_length(item))}, {first} has {_counted(size)}"
+        level = [(f"{place}[{i}]", part) for place, item in level if _length(item) is not None for i, part in enumerate(item)]
+
+
+def _length(item: Any) -> int | None:
+    return len(item) if isinstance(item, list | tuple) or getattr(item, "shape", ()) else None
+
+
+def _counted(length: int | None) -> str:
+    return "no length (a number)" if length is None else f"length {length}"
+
+
+def array_of(data: Any, dtype: DType | None, name: str) -> Any:
+    """Return a new array of what ``data`` holds.
+
+    Raises:
+        ValueError: for ragged lists, naming the place. TypeError: for what is not a number.
+        RuntimeError: for an integer that the dtype cannot hold.
+    """
+    if isinstance(data, Tensor | np.ndarray):
+        array = data._payload if isinstance(data, Tensor) else data
+        return np.array(array, (dtype or dtype_of(array.dtype)).numpy, order="C")
+    found: set[DType] = set()
+    tensors: list[Any] = []
+    _leaves(data, found, tensors)
+    if any(t.requires_grad for t in tensors):
+        warnings.warn(
+            f"{name}() copies numbers out of a tensor that requires grad, so they carry no gradient; "
+            "use wengert.stack() to keep it, or detach() to say that it is meant",
+            GradientLossWarning, stacklevel=3,
+        )  # fmt: skip
+    if dtype is None:
+        dtype = settings.default_dtype
+        for k, kind in enumerate(found):
+            dtype = kind if k == 0 else promote_types(dtype, kind)
+    try:
+        return np.array(_plain(data) if tensors else data, dtype.numpy)
+    except OverflowError as error:
+        raise RuntimeError(f"{name}(): {error}; the dtype is {dtype}") from None
+    except (ValueError, TypeError) as error:
+        problem = next(_uneven(data), None)
+        if problem is None:
+            raise type(error)(f"{name}(): {error}") from None
+        raise ValueError(f"{name}(): nested lists must be equally long at each depth, but {problem}") from None
+
+
+@creation
+def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """Return a new tensor with a copy of ``data``: a number, nested lists of numbers, an array or a tensor.
+
+    Args:
+        data: what to copy. dtype: of the result; without it Python floats give the default dtype, ints int64, and
+            arrays and tensors keep theirs.
+        requires_grad: whether the result is a leaf whose gradient is wanted.
+
+    Raises:
+        ValueError: if nested lists are not equally long; the message names the place.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.tensor([[1, 2], [3, 4]]).shape
+        wengert.Size([2, 2])
+    """
+    return finished(array_of(data, None if dtype is None else to_dtype(dtype), "tensor"), device, requires_grad)
+
+
+@creation
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Return ``data`` as a tensor: a tensor itself, an array sharing its memory, anything else copied."""
+    to_device(device)
+    kind = None if dtype is None else to_dtype(dtype)
+    if isinstance(data, Tensor):
+        return data if kind is None else data.to(kind)
+    if isinstance(data, np.ndarray) and data.dtype.isnative and kind in (None, dtype_of(data.dtype)):
+        return from_array(np.asarray(data))
+    return from_array(array_of(data, kind, "as_tensor"))
+
+
+@creation
+def asarray(
+    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
+) -> Any:
+    """Return ``obj`` as a tensor; ``copy`` says whether memory is shared: always copy, never, or (None) only if needed."""
+    to_device(device)
+    if isinstance(obj, Tensor):
+        result = obj if dtype is None else obj.to(dtype)
+        result = result.clone() if copy and result is obj else result
+        shared = result is obj
+        result = result if requires_grad else result.detach() if result.requires_grad else result
+    else:
+        if hasattr(obj, "__dlpack__") and not isinstance(obj, np.ndarray | np.generic):
+            obj = np.from_dlpack(obj)
+        result = tensor(obj, dtype=dtype) if copy else as_tensor(obj, dtype)
+        shared = isinstance(obj, np.ndarray) and np.may_share_memory(obj, result._payload)
+    if copy is False and not shared:
+        raise ValueError(f"asarray(): {type(obj).__name__} cannot become a tensor of {result.dtype} without a copy")
+    return result.requires_grad_() if requires_grad and not result.requires_grad else result
+
+
+@creation
+def from_numpy(ndarray: Any) -> Any:
+    """Return a tensor that shares the memory of a NumPy array; a read-only array gives a tensor that refuses writes.
+
+    Raises:
+        TypeError: if it is no array or holds what tensors cannot. ValueError: if its bytes are not in native order.
+    """
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"from_numpy() takes a NumPy array, got {type(ndarray).__name__}; use tensor() or as_tensor()")
+    dtype_of(ndarray.dtype)
+    if not ndarray.dtype.isnative:
+        raise ValueError(f"from_numpy() cannot share memory of the foreign byte order {ndarray.dtype}; use tensor(), which copies")
+    return from_array(np.asarray(ndarray))
+
+
+@creation
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Any:
+    """Return a tensor that shares the memory of an object with ``__dlpack__`` (an array of another library)."""
+    to_device(device)
+    if isinstance(ext_tensor, Tensor):
+        return ext_tensor.clone() if copy else alias(ext_tensor)
+    return from_numpy(np.from_dlpack(ext_tensor, copy=copy))
+
+
+def new_tensor(self: Any, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """Return a new tensor with a copy of ``data``, in this tensor's dtype unless another is given."""
+    return tensor(data, dtype=self.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
+
+
+attach("new_tensor", new_tensor)

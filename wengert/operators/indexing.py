@@ -1,0 +1,383 @@
+"""Square brackets: ``x[key]`` and ``x[key] = value`` with every key PyTorch accepts.
+
+A key is split into a *basic* part (ints, slices, None, Ellipsis), which is one view, and an *advanced* part (integer
+and boolean tensors, arrays, lists), which gathers from that view. As in PyTorch, ints belong to the basic part.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wengert.array.dtype import uint8
+from wengert.array.shape import broadcast_shapes
+from wengert.core.arguments import Anything, AnythingOrScalar, Tensors
+from wengert.core.families import bilinear, linear, operator
+from wengert.core.inplace import check_writable
+from wengert.core.methods import attach
+from wengert.core.operator import Spec
+from wengert.core.registry import operators, ops
+from wengert.core.tensor import Tensor, from_array
+from wengert.errors import ShapeError
+from wengert.operators.writes import recording, write_recorded, written
+
+__all__ = ["getitem", "getitem_transpose", "index", "index_transpose"]
+
+Basic = tuple[Any, ...]
+
+
+# ---- basic indexing: one view
+
+
+def _indexed(shape: tuple[int, ...], index: Basic) -> tuple[int, ...]:
+    """Return the shape of a basic index, normalised: an int, a slice or None at each place."""
+    sizes = []
+    dim = 0
+    for item in index:
+        if item is None:
+            sizes.append(1)
+            continue
+        if isinstance(item, slice):
+            sizes.append(len(range(*item.indices(shape[dim]))))
+        dim += 1
+    return (*sizes, *shape[dim:])
+
+
+@linear(
+    transpose=lambda g, index, input_shape: ops.getitem_transpose(g, index, input_shape),
+    spec=lambda input, index: Spec(_indexed(input.shape, index), input.dtype),
+    view=True,
+    widen=False,
+    home=(),
+    samples=lambda s: [
+        s((3, 4), index=(1, slice(0, 4, 2))), s((3, 4), index=(None, slice(1, 3, 1), 2)), s((3,), index=(2,)), s((), index=()),
+        s((), index=(None,)), s((3, 0), index=(slice(0, 0, 1),)), s((2, 3), index=(slice(1, 1, 1), slice(0, 3, 1))),
+    ],
+)  # fmt: skip
+def getitem(input: Anything, index: Any) -> Any:
+    """Return the view that a basic index takes; ``index`` is normalised: counted from the front, without Ellipsis."""
+    return input[(*index, ...)]
+
+
+@linear(
+    transpose=lambda g, index: ops.getitem(g, index),
+    spec=lambda input, index, shape: Spec(tuple(shape), input.dtype),
+    widen=False,
+    home=(),
+    samples=lambda s: [
+        s((2,), index=(1, slice(0, 4, 2)), shape=(3, 4)), s((1, 2), index=(None, slice(1, 3, 1), 2), shape=(3, 4)),
+        s((), index=(2,), shape=(3,)), s((), index=(), shape=()), s((0, 0), index=(slice(0, 0, 1),), shape=(3, 0)),
+    ],
+)  # fmt: skip
+def getitem_transpose(input: Anything, index: Any, shape: Any) -> Any:
+    """Return zeros of ``shape`` that hold ``input`` where ``index`` reads: the transpose of taking a view."""
+    out = np.zeros(shape, input.dtype)
+    out[(*index, ...)] = input
+    return out
+
+
+# ---- advanced indexing: gather
+
+
+def _numpy_key(indices: Sequence[Any], dims: Sequence[int]) -> tuple[Any, ...]:
+    key: list[Any] = [slice(None)] * (max(dims) + 1)
+    for dim, index in zip(dims, indices, strict=True):
+        key[dim] = index
+    return tuple(key)
+
+
+def _gathered(shape: tuple[int, ...], indices: Sequence[Spec], dims: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape of an advanced index: in place of the indexed dimensions if they are neighbours, else in front."""
+    try:
+        common = np.broadcast_shapes(*(i.shape for i in indices))
+    except ValueError:
+        listed = ", ".join(str(tuple(i.shape)) for i in indices)
+        raise IndexError(f"the shapes of the index tensors do not broadcast: {listed}") from None
+    rest = [n for d, n in enumerate(shape) if d not in dims]
+    neighbours = list(dims) == list(range(dims[0], dims[0] + len(dims)))
+    at = dims[0] if neighbours else 0
+    return (*rest[:at], *common, *rest[at:])
+
+
+def _check_indices(shape: tuple[int, ...], indices: Sequence[Any], dims: Sequence[int]) -> None:
+    """Raise IndexError for the first index out of bounds."""
+    for dim, index in zip(dims, indices, strict=True):
+        size = shape[dim]
+        if index.size and not (-size <= index.min() and index.max() < size):
+            wrong = index[(index < -size) | (index >= size)].flat[0]
+            raise IndexError(f"index {wrong} is out of bounds for dimension {dim} with size {size}")
+
+
+@bilinear(
+    transpose={"input": lambda g, indices, dims, input_shape: ops.index_transpose(g, indices, dims, input_shape)},
+    spec=lambda input, indices, dims: Spec(_gathered(input.shape, indices, dims), input.dtype),
+    widen=False,
+    home=(),
+    samples=lambda s: [
+        s((3, 2), [s.array([2, 0, 2])], dims=(0,)), s((2, 3), [s.array([[0, -1], [1, 1]])], dims=(1,)),
+        s((2, 3), [s.array([1, 0]), s.array([2, 2])], dims=(0, 1)), s((2, 1, 3), [s.array([1]), s.array([[0], [2]])], dims=(0, 2)),
+        s((0, 2), [s.array([1, 1])], dims=(1,)), s((3,), [s.array(1)], dims=(0,)),
+    ],
+)  # fmt: skip
+def index(input: Anything, indices: Tensors, dims: Any) -> Any:
+    """Return the elements that integer tensors point at; ``dims`` says which dimension each of them indexes."""
+    try:
+        return np.take(input, indices[0], axis=dims[0]) if len(dims) == 1 else input[_numpy_key(indices, dims)]
+    except IndexError:
+        _check_indices(input.shape, indices, dims)
+        raise
+
+
+def _add_at(out: Any, indices: Sequence[Any], dims: Sequence[int], value: Any) -> Any:
+    np.add.at(out, _numpy_key(indices, dims), value)
+    return out
+
+
+@bilinear(
+    transpose={"input": lambda g, indices, dims: ops.index(g, indices, dims)},
+    spec=lambda input, indices, dims, shape: Spec(tuple(shape), input.dtype),
+    home=(),
+    samples=lambda s: [
+        s((3, 2), [s.array([2, 0, 2])], dims=(0,), shape=(3, 2)),
+        s((2, 2, 2), [s.array([[0, -1], [1, 1]])], dims=(1,), shape=(2, 3)),
+        s((2,), [s.array([1, 0]), s.array([2, 2])], dims=(0, 1), shape=(2, 3)),
+        s((2, 1, 1), [s.array([1]), s.array([[0], [2]])], dims=(0, 2), shape=(2, 1, 3)),
+    ],
+)  # fmt: skip
+def index_transpose(input: Anything, indices: Tensors, dims: Any, shape: Any) -> Any:
+    """Return zeros of ``shape`` to which ``input`` is added where the indices point; repeated ones add up."""
+    return _add_at(np.zeros(shape, input.dtype), indices, dims, input)
+
+
+def _write_at(input: Any, value: Any, indices: Sequence[Any], dims: Sequence[int], accumulate: bool) -> Any:  # noqa: A002
+    """Write or add ``value`` into an array where the indices point."""
+    _check_indices(input.shape, indices, dims)
+    if value.dtype.kind == "c" and input.dtype.kind != "c":
+        value = value.real
+    if accumulate:
+        return _add_at(input, indices, dims, value.astype(input.dtype, copy=False))
+    input[_numpy_key(indices, dims)] = value
+    return input
+
+
+def _index_write_spec(input: Spec, value: Any, indices: Any, dims: Any, accumulate: bool) -> Spec:  # noqa: A002
+    shape, given = _gathered(input.shape, indices, dims), value.shape if isinstance(value, Spec) else ()
+    if broadcast_shapes("index_put_", shape, given) != shape:
+        raise ShapeError(f"index_put_(): a value of shape {tuple(given)} does not broadcast to the indexed shape {shape}")
+    return input
+
+
+@operator(
+    vjp={
+        "input": lambda g, indices, dims, accumulate: g if accumulate else ops.index_write(g, 0, indices, dims, False),
+        "value": lambda g, indices, dims, value_shape, value_dtype: ops.cast(
+            ops.sum_to_size(ops.index(g, indices, dims), value_shape), value_dtype
+        ),
+    },
+    jvp={
+        "input": lambda t, indices, dims, accumulate: t if accumulate else ops.index_write(t, 0, indices, dims, False),
+        "value": lambda t, input, indices, dims, accumulate: ops.index_write(ops.zeros_like(input), t, indices, dims, accumulate),
+    },
+    spec=_index_write_spec,
+    widen=False,
+    home=(),
+    samples=lambda s: [
+        s((3, 2), (2, 2), [s.array([2, 0])], dims=(0,), accumulate=False),
+        s((3, 2), (2,), [s.array([2, 0, 2])], dims=(0,), accumulate=True),
+        s((2, 3), (), [s.array([1, 0]), s.array([2, -1])], dims=(0, 1), accumulate=False),
+        s((2, 1, 3), (2, 1, 1), [s.array([0]), s.array([[0], [2]])], dims=(0, 2), accumulate=True),
+    ],
+)  # fmt: skip
+def index_write(input: Anything, value: AnythingOrScalar, indices: Tensors, dims: Any, accumulate: Any) -> Any:
+    """Return a copy of ``input`` into which ``value`` is written, or to which it is added, where the indices point."""
+    return _write_at(np.array(input, order="C"), value, indices, dims, accumulate)
+
+
+# ---- keys
+
+
+class Key(NamedTuple):
+    """A key taken apart: the basic index (None if it changes nothing), then the advanced indices and their dimensions."""
+
+    basic: Basic | None
+    indices: tuple[Any, ...]
+    dims: tuple[int, ...]
+
+
+def _item(item: Any) -> Any:
+    """Return one item of a key as None, Ellipsis, a slice, an int, a bool or an index tensor."""
+    if item is None or item is Ellipsis or isinstance(item, slice | bool | int):
+        return item
+    if isinstance(item, list | tuple | range):
+        item = np.asarray(_plain(item)) if len(item) else np.empty(0, np.int64)
+    if isinstance(item, np.ndarray | np.generic):
+        item = from_array(np.asarray(item))
+    if not isinstance(item, Tensor):
+        if hasattr(item, "__index__"):
+            return item.__index__()
+        raise IndexError(
+            f"a tensor is indexed by ints, slices, None, Ellipsis, bools and tensors or lists of ints or bools, "
+            f"not by {type(item).__name__}: {item!r}"
+        )
+    dtype = item.dtype
+    if dtype is uint8:
+        raise IndexError("a uint8 tensor is no index: use .bool() if it is a mask, .long() if it holds positions")
+    if dtype.category > 1:
+        raise IndexError(f"tensors used as indices must hold ints or bools, got {dtype} of shape {tuple(item.shape)}")
+    if not item._payload.shape and isinstance(item._payload, np.ndarray):
+        return item._payload.item()
+    return item
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value._payload
+    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def _consumed(item: Any) -> int:
+    """Return how many dimensions of the tensor an item of a key stands for."""
+    if item is None or item is Ellipsis or isinstance(item, bool):
+        return 0
+    if isinstance(item, Tensor) and item.dtype.category == 0:
+        return item.ndim
+    return 1
+
+
+def _items(key: Any, shape: tuple[int, ...]) -> list[Any]:
+    """Return the items of a key, Ellipsis replaced by the slices it stands for."""
+    items = [_item(i) for i in (key if isinstance(key, tuple) else (key,))]
+    dots = [k for k, item in enumerate(items) if item is Ellipsis]
+    if len(dots) > 1:
+        raise IndexError("an index can have only one Ellipsis ('...')")
+    used = sum(_consumed(item) for item in items)
+    if used > len(shape):
+        raise IndexError(f"too many indices: {used} for a tensor of {len(shape)} dimensions (shape {tuple(shape)})")
+    if dots:
+        items[dots[0] : dots[0] + 1] = [slice(None)] * (len(shape) - used)
+    return items
+
+
+def _position(item: int, dim: int, size: int) -> int:
+    if not -size <= item < size:
+        raise IndexError(f"index {item} is out of bounds for dimension {dim} with size {size}")
+    return item + size if item < 0 else item
+
+
+def _slice(item: slice, size: int) -> slice:
+    start, stop, step = item.indices(size)
+    if step <= 0:
+        raise ValueError(f"slice steps must be positive, got {step}; use flip() to reverse a dimension")
+    return slice(start, max(start, stop), step)
+
+
+def parse(key: Any, shape: tuple[int, ...]) -> Key:
+    """Take a key apart for a tensor of ``shape``."""
+    basic: list[Any] = []
+    indices: list[Any] = []
+    dims: list[int] = []
+    dim = out = 0
+    trivial = True
+    for item in _items(key, shape):
+        if item is None or isinstance(item, bool):
+            basic.append(None)
+            trivial = False
+            if item is not None:
+                indices.append(from_array(np.zeros(int(item), np.int64)))
+                dims.append(out)
+            out += 1
+        elif isinstance(item, int):
+            basic.append(_position(item, dim, shape[dim]))
+            trivial = False
+            dim += 1
+        elif isinstance(item, slice):
+            cut = _slice(item, shape[dim])
+            trivial = trivial and cut == slice(0, shape[dim], 1)
+            basic.append(cut)
+            dim, out = dim + 1, out + 1
+        else:
+            found = _positions(item, shape, dim)
+            indices.extend(found)
+            dims.extend(range(out, out + len(found)))
+            basic.extend(slice(0, shape[dim + k], 1) for k in range(len(found)))
+            dim, out = dim + len(found), out + len(found)
+    return Key(None if trivial else tuple(basic), tuple(indices), tuple(dims))
+
+
+def _positions(item: Any, shape: tuple[int, ...], dim: int) -> list[Any]:
+    """Return an index tensor as integer tensors: itself, or what a mask says True for, a tensor per dimension."""
+    if item.dtype.category:
+        return [item]
+    for k, size in enumerate(item.shape):
+        if shape[dim + k] != size:
+            raise IndexError(
+                f"the mask of shape {tuple(item.shape)} does not fit the tensor of shape {tuple(shape)}: "
+                f"size {size} at its dimension {k}, {shape[dim + k]} at dimension {dim + k} of the tensor"
+            )
+    return [from_array(i) for i in np.nonzero(item._payload)]
+
+
+def __getitem__(self: Any, key: Any) -> Any:
+    """Return a view (ints, slices, None, Ellipsis) or a gathered copy (integer or boolean tensors)."""
+    found = parse(key, self._payload.shape)
+    if not found.indices:
+        basic = found.basic
+        return ops.getitem(self, tuple(slice(0, n, 1) for n in self._payload.shape) if basic is None else basic)
+    view = self if found.basic is None else ops.getitem(self, found.basic)
+    return ops.index(view, found.indices, found.dims)
+
+
+def __setitem__(self: Any, key: Any, value: Any) -> None:
+    """Write ``value``, broadcast and cast, where the key reads.
+
+    Raises:
+        InplaceError: for a leaf that requires grad, while recording.
+    """
+    found = parse(key, self._payload.shape)
+    value = value if isinstance(value, Tensor | bool | int | float | complex) else ops.as_tensor(value)
+    if not found.indices:
+        _set_view(self, found.basic, value)
+        return
+    target = self if found.basic is None else ops.getitem(self, found.basic)
+    check_writable("setitem", target)
+    if isinstance(value, Tensor):
+        value = _trimmed(value, len(_gathered(target._payload.shape, [i._payload for i in found.indices], found.dims)))
+    elif not isinstance(target._payload, np.ndarray) or recording(target):
+        value = ops.full((), value, dtype=target.dtype)
+    else:
+        value = from_array(np.asarray(value, target._payload.dtype))
+    write_recorded(operators()["index_write"], _write_at, [target, value, found.indices, found.dims, False])
+
+
+def _set_view(self: Any, basic: Basic | None, value: Any) -> None:
+    """Write into the view that a basic index takes."""
+    tensor = isinstance(value, Tensor)
+    if isinstance(self._payload, np.ndarray) and not recording(self, value):
+        check_writable("setitem", self)
+        index = (*(() if basic is None else basic), ...)
+        source = value._payload if tensor else value
+        if tensor and source.dtype.kind == "c" and self._payload.dtype.kind != "c":
+            source = source.real
+        try:
+            self._payload[index] = source
+        except ValueError as error:
+            raise ShapeError(f"setitem: {error}") from None
+        written("setitem", self)
+        return
+    target = self if basic is None else ops.getitem(self, basic)
+    if tensor:
+        ops.copy_(target, _trimmed(value, target.ndim))
+    else:
+        ops.fill_(target, value)
+
+
+def _trimmed(value: Any, ndim: int) -> Any:
+    """Drop leading dimensions of size 1 that the place to be written does not have."""
+    extra = value.ndim - ndim
+    if extra > 0 and all(n == 1 for n in value.shape[:extra]):
+        return ops.reshape(value, value.shape[extra:])
+    return value
+
+
+attach("__getitem__", __getitem__)
+attach("__setitem__", __setitem__)

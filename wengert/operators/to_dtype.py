@@ -1,0 +1,96 @@
+"""Tensors of another dtype: ``to`` and its short forms. A tensor that already fits is returned as it is."""
+
+from typing import Any
+
+from wengert.array.device import device as Device
+from wengert.array.device import to_device
+from wengert.array.dtype import DTYPES, DType, to_dtype
+from wengert.core.methods import attach
+from wengert.core.registry import ops
+from wengert.core.tensor import Tensor
+
+__all__ = ["converted"]
+
+_SHORT = {
+    "half": "float16", "bfloat16": "bfloat16", "float": "float32", "double": "float64", "byte": "uint8", "char": "int8",
+    "short": "int16", "int": "int32", "long": "int64", "bool": "bool", "cfloat": "complex64", "cdouble": "complex128",
+}  # fmt: skip
+_TYPE_NAMES = {"cfloat": "ComplexFloat", "cdouble": "ComplexDouble", "bfloat16": "BFloat16"}
+
+
+def converted(tensor: Any, dtype: DType, copy: bool = False) -> Any:
+    """Return ``tensor`` in ``dtype``: itself if it has that dtype and no copy is asked for."""
+    if tensor.dtype is dtype:
+        return ops.clone(tensor) if copy else tensor
+    return ops.cast(tensor, dtype)
+
+
+def to(
+    self: Any, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False,
+    memory_format: Any = None, other: Any = None,
+) -> Any:  # fmt: skip
+    """Return the tensor in another dtype, called as ``to(dtype)``, ``to(device)``, ``to(device, dtype)`` or ``to(other)``.
+
+    It returns itself if nothing changes and ``copy`` is false; gradients pass through the cast.
+
+    Raises:
+        RuntimeError: for a device other than the CPU.
+    """
+    if args and (isinstance(args[0], str | Device) and not _names_dtype(args[0]) or args[0] is None):
+        device, args = args[0], args[1:]
+    if args and isinstance(args[0], Tensor):
+        other, args = args[0], args[1:]
+    elif args and not isinstance(args[0], bool):
+        dtype, args = args[0], args[1:]
+    if len(args) > 2 or not all(isinstance(a, bool) for a in args):
+        raise TypeError(f"to() takes a dtype, a device or a tensor, then non_blocking and copy; got {args!r} besides")
+    copy = args[1] if len(args) == 2 else copy
+    to_device(device)
+    target = other.dtype if other is not None else self.dtype if dtype is None else to_dtype(dtype)
+    return converted(self, target, copy)
+
+
+def _names_dtype(value: Any) -> bool:
+    return isinstance(value, str) and value.rpartition(".")[2] in {d.name for d in DTYPES}
+
+
+def _short(name: str, dtype: str) -> Any:
+    def method(self: Any, memory_format: Any = None) -> Any:
+        return converted(self, to_dtype(dtype))
+
+    method.__name__ = name
+    method.__doc__ = f"Return the tensor as {dtype}."
+    return method
+
+
+def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """Return the tensor in another dtype; without one, PyTorch's name of its type, such as ``"wengert.FloatTensor"``."""
+    if dtype is not None:
+        return converted(self, to_dtype(dtype))
+    short = next((k for k, v in _SHORT.items() if v == self.dtype.name), self.dtype.name)
+    return f"wengert.{_TYPE_NAMES.get(short, short.capitalize())}Tensor"
+
+
+def type_as(self: Any, other: Any) -> Any:
+    """Return the tensor in the dtype of ``other``."""
+    return converted(self, other.dtype)
+
+
+def cpu(self: Any, memory_format: Any = None) -> Any:
+    """Return the tensor: it is on the CPU."""
+    return self
+
+
+def is_cpu(self: Any) -> bool:
+    """True: every tensor is on the CPU."""
+    return True
+
+
+for _name, _dtype in _SHORT.items():
+    attach(_name, _short(_name, _dtype))
+attach("to", to)
+attach("type", type_)
+attach("type_as", type_as)
+attach("cpu", cpu)
+attach("is_cpu", property(is_cpu))
+attach("is_cuda", property(lambda self: False, doc="False: every tensor is on the CPU."))

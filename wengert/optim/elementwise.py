@@ -1,0 +1,178 @@
+"""Optimisers whose update is the same formula for every element: how a formula runs on parameters.
+
+A formula is written once, with Python operators and NumPy functions, on arrays of any length: the parameter, its
+gradient and the moments that belong to it. Large parameters are walked in blocks that stay in the cache, so the
+temporaries of a formula cost no memory traffic; halves are computed in float32; complex numbers are two real ones.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wengert.core.place import here
+from wengert.core.state import thread
+from wengert.core.tensor import Tensor, raw, version_of
+from wengert.operators.create import tensor, zeros_like
+from wengert.optim.optimizer import Group, Optimizer, refuse_unsupported
+from wengert.settings import get_default_dtype
+
+__all__ = ["Elementwise", "check_range", "number"]
+
+BLOCK = 16384  # elements; a few float32 blocks fit in a second-level cache
+
+Array = Any
+Formula = Callable[..., None]
+
+
+class Elementwise(Optimizer):
+    """An optimiser with one formula per element. A subclass says which moments it keeps and what the formula is.
+
+    Attributes:
+        counts: whether the state holds the number of steps.
+        per_parameter: whether :meth:`numbers` depends on more than the group and the number of steps.
+    """
+
+    counts = True
+    per_parameter = False
+
+    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        refuse_unsupported(type(self).__name__, defaults)
+        super().__init__(params, defaults)
+
+    # ---- what a subclass says --------------------------------------------------------
+
+    def moments(self, group: Group) -> tuple[str, ...]:
+        """The names of the tensors, shaped like the parameter, that the formula reads and writes."""
+        raise NotImplementedError
+
+    def start(self, name: str, param: Tensor, group: Group) -> Tensor:
+        """The value of a moment before the first step."""
+        return zeros_like(param)
+
+    def begin(self, state: dict[str, Any], group: Group) -> None:
+        """Put numbers besides the step count into a new state."""
+
+    def numbers(self, group: Group, state: dict[str, Any], step: float) -> tuple[float, ...]:
+        """The numbers that the formula uses in this step (the first step is 1)."""
+        raise NotImplementedError
+
+    def formula(self, group: Group) -> Formula:
+        """The formula: a function of (parameter, gradient, *moments, *numbers) that writes into its arguments."""
+        raise NotImplementedError
+
+    # ---- running it ------------------------------------------------------------------
+
+    def update(self, group: Group) -> None:
+        """Apply the formula to every parameter of the group that has a gradient."""
+        run, state_of = thread.state.run, self.state
+        names, formula = self.moments(group), _prepared(self, group)
+        place, name = here(1), f"{type(self).__name__}.step"
+        seen: tuple[Any, ...] = ()
+        constants: tuple[Array, ...] = ()
+        for param in group["params"]:
+            grad = param.grad
+            if grad is None:
+                continue
+            state = state_of[param]
+            if not state:
+                self._begin(state, param, group, names)
+            step = _advance(state["step"]) if self.counts else 0.0
+            array = raw(param)
+            if self.per_parameter or seen != (step, array.dtype):
+                dtype = _real_dtype(array.dtype)
+                values = (*_common(self, group), *self.numbers(group, state, step))
+                seen, constants = (step, array.dtype), tuple(np.asarray(value, dtype) for value in values)
+            run(_apply, formula, (array, raw(grad), *(raw(state[m]) for m in names)), constants)
+            version_of(param).bump(name, place)
+
+    def _begin(self, state: dict[str, Any], param: Tensor, group: Group, names: Sequence[str]) -> None:
+        if self.counts:
+            state["step"] = tensor(0.0, dtype=get_default_dtype())
+        self.begin(state, group)
+        for name in names:
+            state[name] = self.start(name, param, group)
+
+
+def _advance(counter: Tensor) -> float:
+    array = raw(counter)
+    step = array.item() + 1.0
+    array[()] = step
+    return step
+
+
+def _common(optimizer: Elementwise, group: Group) -> tuple[float, float]:
+    """The factor that decoupled weight decay gives the parameter, and the L2 penalty added to the gradient."""
+    decay = group.get("weight_decay", 0)
+    if group.get("decoupled_weight_decay"):
+        return 1.0 - number(group["lr"]) * decay, 0.0
+    return 1.0, decay
+
+
+def _prepared(optimizer: Elementwise, group: Group) -> Formula:
+    """The formula with the sign of the gradient and the weight decay before it."""
+    formula, maximize = optimizer.formula(group), group.get("maximize", False)
+    decays, decoupled = bool(group.get("weight_decay", 0)), bool(group.get("decoupled_weight_decay"))
+
+    def prepared(p: Array, g: Array, moments: Sequence[Array], shrink: Array, penalty: Array, *rest: Array) -> None:
+        if maximize:
+            g = -g
+        if decays and decoupled:
+            p *= shrink
+        elif decays:
+            g = g + p * penalty
+        formula(p, g, *moments, *rest)
+
+    return prepared
+
+
+def _apply(formula: Formula, arrays: tuple[Array, ...], constants: tuple[Array, ...]) -> None:
+    """Run a formula on whole arrays or, if they are large, block by block."""
+    array = arrays[0]
+    kind = array.dtype.kind
+    if kind == "c":
+        _apply(formula, tuple(a.real for a in arrays), constants)
+        _apply(formula, tuple(a.imag for a in arrays), constants)
+    elif array.size <= BLOCK or not all(a.flags.c_contiguous for a in arrays):
+        _run(formula, arrays, constants)
+    else:
+        flat = [a.reshape(-1) for a in arrays]
+        for start in range(0, array.size, BLOCK):
+            _run(formula, [a[start : start + BLOCK] for a in flat], constants)
+
+
+def _run(formula: Formula, arrays: Sequence[Array], constants: tuple[Array, ...]) -> None:
+    p, g, *moments = arrays
+    if p.dtype.itemsize > 2:
+        formula(p, g, moments, *constants)
+        return
+    wide, *wide_moments = (a.astype(np.float32) for a in (p, *moments))
+    formula(wide, g.astype(np.float32), wide_moments, *constants)
+    p[...] = wide
+    for narrow, moment in zip(moments, wide_moments, strict=True):
+        narrow[...] = moment
+
+
+def _real_dtype(dtype: Any) -> Any:
+    """The dtype in which the formula computes."""
+    if dtype.itemsize == 2:
+        return np.dtype(np.float32)
+    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+
+
+def number(value: Any) -> float:
+    """An option as a Python number; a learning rate may be a tensor."""
+    return float(value.item()) if isinstance(value, Tensor) else float(value)
+
+
+def check_range(owner: str, **options: tuple[Any, float, float | None]) -> None:
+    """Check options given as name=(value, least, limit): least ≤ value, and value < limit unless that is None.
+
+    Raises:
+        ValueError: naming the optimiser, the option, the value and the range.
+    """
+    for name, (value, least, limit) in options.items():
+        given = number(value)
+        if not (given >= least and (limit is None or given < limit)):
+            wanted = f"at least {least:g}" if limit is None else f"at least {least:g} and below {limit:g}"
+            raise ValueError(f"{owner}: {name} must be {wanted}, got {value}")

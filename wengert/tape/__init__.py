@@ -1,0 +1,1 @@
+"""What ran, remembered: the backward walk, gradients, hooks and modes."""

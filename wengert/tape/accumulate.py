@@ -1,0 +1,70 @@
+"""Adding gradients up: in flight, into ``.grad`` of leaves, into tensors that retain theirs."""
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from wengert.core.node import Leaf, Node
+from wengert.core.registry import ops
+from wengert.core.state import thread
+from wengert.core.tensor import from_array, wrote
+
+__all__ = ["accumulate", "into_leaf", "retain"]
+
+_references = sys.getrefcount
+
+
+def accumulate(held: Any, g: Any, create: bool, owned: bool) -> Any:
+    """Return ``held + g``, written into ``held`` if nobody else can see it."""
+    if owned and not create and isinstance(held._payload, np.ndarray) and held._payload.shape:
+        thread.state.run(np.add, held._payload, g._payload, held._payload)
+        return held
+    return ops.add(held, g)
+
+
+def _own(holder: list[Any], like: Any) -> Any:
+    """Return the gradient in ``holder`` as a tensor that shares memory with nothing.
+
+    A gradient that only the walk can see is taken as it is (CPython's reference counts tell); any other is copied.
+    """
+    g = holder.pop()
+    array = g._payload
+    fresh = _references(g) == 2 and _references(array) <= 3 and array.base is None and array.flags.owndata
+    if fresh and (array.flags.c_contiguous or not like.flags.c_contiguous):
+        g._node = g._version = g._view = None
+        return g
+    return from_array(np.array(array, order="C"))
+
+
+def into_leaf(node: Leaf, holder: list[Any], create: bool) -> None:
+    """Add the gradient in ``holder`` to ``.grad`` of the leaf, then run its post-accumulate hooks."""
+    tensor = node.tensor()
+    if tensor is None:
+        return
+    held = tensor._grad
+    if create:
+        g = holder.pop()
+        tensor._grad = ops.clone(g) if held is None else ops.add(held, g)
+    elif held is None:
+        tensor._grad = _own(holder, tensor._payload)
+    elif held._node is None and held._payload.flags.writeable:
+        thread.state.run(np.add, held._payload, holder.pop()._payload, held._payload)
+        wrote(held, "backward")
+    else:
+        tensor._grad = ops.add(held, holder.pop())
+    if node.extra is not None:
+        for hook in list(node.extra.post_accumulate.values()):
+            hook(tensor)
+
+
+def retain(node: Node, g: Any, create: bool) -> None:
+    """Keep the gradient on a non-leaf tensor that asked for it."""
+    reference = node.extra.retain if node.extra is not None else None
+    tensor = None if reference is None else reference()
+    if tensor is None:
+        return
+    held = tensor._grad
+    tensor._grad = ops.clone(g) if held is None else ops.add(held, g)
+
+

@@ -1,0 +1,1 @@
+"""Checks that hold operators to their declarations."""

@@ -1,0 +1,1 @@
+"""Functions to functions: derivatives in both modes, and the checks of derivatives."""
