@@ -6,6 +6,7 @@ one registry (``python -m wengert ops`` lists them); the subpackages are importe
 
 import importlib
 import math
+import sys
 from typing import Any
 
 from wengert import autograd, operators
@@ -14,6 +15,7 @@ from wengert.array.dtype import (
     int64, promote_types, uint8, uint16, uint32, uint64,
 )  # fmt: skip
 from wengert.array.shape import Size
+from wengert.core.generator import Generator, default_generator
 from wengert.core.printing import set_printoptions
 from wengert.core.registry import missing_message, ops
 from wengert.core.registry import operators as declared_operators
@@ -35,7 +37,7 @@ _SUBPACKAGES = ("cli", "data", "fft", "func", "library", "linalg", "nn", "optim"
 _ELSEWHERE = {"load_file": "serialization", "save_file": "serialization"}
 
 __all__ = [
-    "Size", "Tensor", "autograd", "bfloat16", "bool", "cdouble", "cfloat", "complex64", "complex128", "double", "dtype",
+    "Generator", "Size", "Tensor", "autograd", "bfloat16", "bool", "cdouble", "cfloat", "complex64", "complex128", "default_generator", "double", "dtype",
     "enable_grad", "finfo", "float", "float16", "float32", "float64", "get_default_dtype", "half", "iinfo", "inf",
     "inference_mode", "int", "int8", "int16", "int32", "int64", "is_grad_enabled", "is_inference_mode_enabled", "long",
     "nan", "no_grad", "operators", "ops", "pi", "promote_types", "set_default_dtype", "set_grad_enabled", "set_printoptions",
@@ -50,7 +52,8 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(f"wengert.{_ELSEWHERE[name]}"), name)
     found = public_operator(name)
     if found is None:
-        raise AttributeError(missing_message("module 'wengert'", name, dir()), name=name, obj=importlib.import_module("wengert"))
+        raise AttributeError(missing_message("module 'wengert'", name, __dir__()), name=name, obj=sys.modules[__name__])
+    globals()[name] = found  # the next access is an ordinary one
     return found
 
 

@@ -476,6 +476,16 @@ def test_counts_at_the_ends_of_their_parameters(draw, expected):
     assert (draw(0, 0, (50,), np.int8)[0] == expected).all()
 
 
+def test_walks_end_where_rounding_leaves_the_sum_below_the_largest_unit(monkeypatch):
+    monkeypatch.setattr(philox, "element_bits", lambda key, at, draw: np.full((len(at), 2), 2**64 - 1, np.uint64))
+    rates = np.linspace(0.0, 9.99, 500)
+    counts = sampling.poisson(0, 0, (500,), np.float64, rates)[0]
+    assert (stats.poisson(rates).sf(counts - 1) > 2.0**-60).all()
+    for n in (1, 3, 19):
+        hits = sampling.binomial(0, 0, (200,), np.float64, n, np.linspace(0.01, 0.5, 200))[0]
+        assert (hits <= n).all()
+
+
 def test_geometric_saturates_below_the_limit_of_int64():
     assert (sampling.geometric(0, 0, (5,), np.int64, 1e-300)[0] > 2**62).all()
 

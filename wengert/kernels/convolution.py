@@ -214,13 +214,12 @@ def fold(
             f"fold: columns of shape {columns.shape} do not fit: {math.prod(counts)} columns with a multiple of "
             f"{volume} rows are needed for output_size {tuple(output_size)} and kernel {tuple(kernel)}"
         )
-    padded_shape = [size + 2 * p for size, p in zip(output_size, padding, strict=True)]
-    padded = np.zeros((batch, rows // volume, *padded_shape), columns.dtype)
     parts = columns.reshape(batch, rows // volume, *kernel, *counts)
     parts = np.moveaxis(parts, (0, 1), (len(kernel), len(kernel) + 1))  # (*kernel, N, C, *counts)
-    for tap, where in taps(kernel, stride, dilation, counts):
-        padded[:, :, *where] += parts[tap]
-    return _padded(padded, [(-p, -p) for p in padding], channels_last=False)
+    out = np.zeros((batch, rows // volume, *output_size), columns.dtype)
+    for tap, outputs, inputs in taps(output_size, counts, kernel, stride, padding, dilation):
+        out[:, :, *inputs] += parts[tap][:, :, *outputs]
+    return out
 
 
 def _correlate(x: Array, w: Array, pads: Sequence[tuple[int, int]], counts: Sequence[int], geometry: Geometry) -> Array:
@@ -242,19 +241,19 @@ def _scatter_taps(g: Array, w: Array, spatial: Sequence[int], padding: Sequence[
     kernel, stride, dilation, groups = geometry
     counts, channels = g.shape[2:], w.shape[1]
     last = channels >= 4
-    padded_shape = [size + 2 * p for size, p in zip(spatial, padding, strict=True)]
-    padded = _empty((len(g), channels * groups, *padded_shape), np.result_type(g, w), last)
-    padded[...] = 0
-    target, source = _grouped(padded, groups), _grouped(g, groups)
+    out = _empty((len(g), channels * groups, *spatial), np.result_type(g, w), last)
+    out[...] = 0
+    target, source = _grouped(out, groups), _grouped(g, groups)
     weights = w.reshape(groups, len(w) // groups, channels, *kernel)
     weights = np.ascontiguousarray(np.moveaxis(weights, (0, 2, 1), (-3, -2, -1)))  # (*kernel, G, C/G, O/G)
     for images, rows in _blocks(len(g), counts, (len(w) + channels * groups) * g.itemsize):
         matrix = _matrix(source, (images, rows), last)
-        for tap, (lines, *rest) in taps(kernel, stride, dilation, (rows.stop - rows.start, *counts[1:])):
-            start = rows.start * stride[0]
-            part = target[:, :, images, start + lines.start : start + lines.stop : lines.step, *rest]
-            part += _product(weights[tap], matrix).reshape(part.shape)
-    return _padded(padded, [(-p, -p) for p in padding], _is_channels_last(g))
+        shape = (groups, channels, images.stop - images.start, rows.stop - rows.start, *counts[1:])
+        shift = (padding[0] - rows.start * stride[0], *padding[1:])
+        for tap, outputs, inputs in taps(spatial, shape[3:], kernel, stride, shift, dilation):
+            product = _product(weights[tap], matrix).reshape(shape)
+            target[:, :, images, *inputs] += product[:, :, :, *outputs]
+    return _padded(out, [(0, 0)] * len(spatial), _is_channels_last(g))
 
 
 def _columns(x: Array, counts: Sequence[int], geometry: Geometry, channels_last: bool) -> Iterator[tuple[Block, Array]]:

@@ -53,23 +53,48 @@ def windows(
 
 
 def taps(
-    kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], counts: Sequence[int]
-) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]:
-    """Yield each position in the kernel with the slices that select it in every window at once.
+    sizes: Sequence[int],
+    counts: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...], tuple[Any, ...]]]:
+    """Yield, for each position in the kernel, which windows have it inside the input, and where it lies there.
+
+    Args:
+        sizes: spatial shape of the input, without padding.
+        counts: how many windows there are in each spatial dimension.
+        kernel, stride, padding, dilation: one number for each spatial dimension.
+
+    Yields:
+        The position in the kernel, slices over the windows and slices over the input, of equal lengths. Positions that
+        only meet padding are left out.
 
     Example:
-        >>> [(tap, where) for tap, where in taps([2], [3], [1], [4])]
-        [((0,), (slice(0, 10, 3),)), ((1,), (slice(1, 11, 3),))]
+        >>> for tap, outputs, inputs in taps([4], [4], [3], [1], [1], [1]):
+        ...     print(tap, outputs, inputs)
+        (0,) (slice(1, 4, None),) (slice(0, 3, 1),)
+        (1,) (slice(0, 4, None),) (slice(0, 4, 1),)
+        (2,) (slice(0, 3, None),) (slice(1, 4, 1),)
     """
+    spans = [
+        [_span(t * d - p, size, count, s) for t in range(k)]
+        for size, count, k, s, p, d in zip(sizes, counts, kernel, stride, padding, dilation, strict=True)
+    ]
     for tap in itertools.product(*map(range, kernel)):
-        starts = [t * d for t, d in zip(tap, dilation, strict=True)]
-        yield (
-            tap,
-            tuple(
-                slice(start, start + (count - 1) * s + 1 if count else start, s)
-                for start, s, count in zip(starts, stride, counts, strict=True)
-            ),
-        )
+        found = [spans[dim][t] for dim, t in enumerate(tap)]
+        if all(outputs.stop > outputs.start for outputs, _ in found):
+            yield tap, tuple(outputs for outputs, _ in found), tuple(inputs for _, inputs in found)
+
+
+def _span(offset: int, size: int, count: int, stride: int) -> tuple[slice, slice]:
+    """Return the windows ``o`` with ``0 <= o * stride + offset < size``, and the elements ``o * stride + offset``."""
+    first = max(0, -(offset // stride))
+    last = min(count, (size - 1 - offset) // stride + 1)
+    if last <= first:
+        return slice(0, 0), slice(0, 0)
+    return slice(first, last), slice(first * stride + offset, (last - 1) * stride + offset + 1, stride)
 
 
 def check_geometry(name: str, dimensions: int, **parameters: Sequence[int]) -> None:

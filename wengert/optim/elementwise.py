@@ -54,7 +54,7 @@ class Elementwise(Optimizer):
         """Put numbers besides the step count into a new state."""
 
     def numbers(self, group: Group, state: dict[str, Any], step: float) -> tuple[float, ...]:
-        """The numbers that the formula uses in this step (the first step is 1)."""
+        """The numbers that the formula uses in this step. The first step is 1; without counting, all others are 2."""
         raise NotImplementedError
 
     def formula(self, group: Group) -> Formula:
@@ -75,9 +75,12 @@ class Elementwise(Optimizer):
             if grad is None:
                 continue
             state = state_of[param]
+            step = 2.0
             if not state:
+                step = 1.0
                 self._begin(state, param, group, names)
-            step = _advance(state["step"]) if self.counts else 0.0
+            if self.counts:
+                step = _advance(state["step"])
             array = raw(param)
             if self.per_parameter or seen != (step, array.dtype):
                 dtype = _real_dtype(array.dtype)

@@ -1,13 +1,14 @@
-"""Stochastic gradient descent."""
+"""Stochastic gradient descent, and its average."""
 
+from collections.abc import Callable
 from typing import Any
 
-from wengert.core.tensor import Tensor
-from wengert.operators.create import empty_like
-from wengert.optim.elementwise import Elementwise, check_range, number
+from wengert.core.tensor import Tensor, raw
+from wengert.operators.create import ones, tensor
+from wengert.optim.elementwise import Array, Elementwise, check_range, number
 from wengert.optim.optimizer import Group
 
-__all__ = ["SGD"]
+__all__ = ["ASGD", "SGD"]
 
 
 class SGD(Elementwise):
@@ -50,3 +51,86 @@ class SGD(Elementwise):
     def moments(self, group: Group) -> tuple[str, ...]:
         """The velocity, if there is momentum."""
         return ("momentum_buffer",) if group["momentum"] else ()
+
+    def numbers(self, group: Group, state: dict[str, Any], step: float) -> tuple[float, ...]:
+        """The rate, the momentum, and the weight of the gradient."""
+        return number(group["lr"]), group["momentum"], 1.0 if step == 1 else 1.0 - group["dampening"]
+
+    def formula(self, group: Group) -> Callable[..., None]:
+        """The update, with or without velocity."""
+        nesterov = group["nesterov"]
+
+        def plain(p: Array, g: Array, lr: Array, momentum: Array, weight: Array) -> None:
+            p -= g * lr
+
+        def heavy_ball(p: Array, g: Array, b: Array, lr: Array, momentum: Array, weight: Array) -> None:
+            b *= momentum
+            b += g * weight
+            p -= (g + b * momentum if nesterov else b) * lr
+
+        return heavy_ball if group["momentum"] else plain
+
+
+class ASGD(Elementwise):
+    """Gradient descent that also keeps the average of the parameters (Polyak & Juditsky, 1992), in state "ax".
+
+    p ← (1 - lambd · eta) · p - eta · g; ax moves to p by 1 / max(1, step - t0); eta = lr / (1 + lambd · lr · step)^alpha.
+
+    Args:
+        params: see :class:`Optimizer`. lr, lambd, alpha, t0: as above. weight_decay, maximize, foreach,
+            differentiable: as in :class:`SGD`. capturable: not supported.
+
+    Raises:
+        ValueError: for a negative option.
+
+    Example:
+        >>> import wengert as wg
+        >>> p = wg.nn.Parameter(wg.tensor([1.0]))
+        >>> p.grad = wg.tensor([2.0])
+        >>> wg.optim.ASGD([p], lr=0.25, lambd=0.0).step()
+        >>> p.item()
+        0.5
+    """
+
+    per_parameter = True
+
+    def __init__(
+        self, params: Any, lr: float | Tensor = 1e-2, lambd: float = 1e-4, alpha: float = 0.75, t0: float = 1e6,
+        weight_decay: float = 0, foreach: bool | None = None, maximize: bool = False, differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:  # fmt: skip
+        check_range("ASGD", lr=(lr, 0, None), weight_decay=(weight_decay, 0, None))
+        super().__init__(params, {
+            "lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay, "foreach": foreach,
+            "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
+        })  # fmt: skip
+
+    def moments(self, group: Group) -> tuple[str, ...]:
+        """The average."""
+        return ("ax",)
+
+    def begin(self, state: dict[str, Any], group: Group) -> None:
+        """The rate and the weight of the average for the first step."""
+        state["eta"] = tensor(number(group["lr"]))
+        state["mu"] = ones(())
+
+    def numbers(self, group: Group, state: dict[str, Any], step: float) -> tuple[float, ...]:
+        """The rate, the decay and the weight of the average; those of the next step are put into the state."""
+        eta, mu = state["eta"].item(), state["mu"].item()
+        lr, lambd = number(group["lr"]), group["lambd"]
+        raw(state["eta"])[()] = lr / (1 + lambd * lr * step) ** group["alpha"]
+        raw(state["mu"])[()] = 1 / max(1.0, step - group["t0"])
+        return eta, 1 - lambd * eta, mu
+
+    def formula(self, group: Group) -> Callable[..., None]:
+        """The update of the parameter and of its average."""
+
+        def averaged(p: Array, g: Array, ax: Array, eta: Array, shrink: Array, mu: Array) -> None:
+            p *= shrink
+            p -= g * eta
+            if mu == 1:
+                ax[...] = p
+            else:
+                ax += (p - ax) * mu
+
+        return averaged

@@ -133,6 +133,7 @@ def located(probe: Probe, place: Place) -> dict[str, Any]:
     out = probe.outputs[place.output]
     element, part = divmod(place.row, 2) if out.is_complex() else (place.row, 0)
     return {
+        "mode": probe.mode,
         "input": i,
         "output": k,
         "input_name": probe.input_name(i),

@@ -75,7 +75,7 @@ class Probe:
     Args:
         func: called with ``inputs``; returns a tensor or a sequence that holds tensors.
         inputs: tensors and other things; those that require grad are differentiated, the rest is passed through.
-        input_name, output_name: what to call the input or output at a place in a report.
+        input_name, output_name: what to call the input or output at a place in a report. mode: what to call the check.
 
     Attributes:
         outputs: the outputs that require grad, recorded at the point; ``kept``: their places among all outputs. If no
@@ -93,8 +93,9 @@ class Probe:
         inputs: Sequence[Any],
         input_name: Callable[[int], str] = "input {}".format,
         output_name: Callable[[int], str] = "output {}".format,
+        mode: str = "reverse mode",
     ) -> None:
-        self.func, self.input_name, self.output_name = func, input_name, output_name
+        self.func, self.input_name, self.output_name, self.mode = func, input_name, output_name, mode
         self.inputs = tuple(inputs)
         self.wrt = tuple(i for i, x in enumerate(self.inputs) if is_inexact(x) and x.requires_grad)
         if not self.wrt:
@@ -209,14 +210,24 @@ def numerical_jacobian(probe: Probe, eps: float = 1e-6) -> Blocks:
         array([[2., 0.],
                [0., 4.]])
     """
-    sizes = [row.size for row in probe.values()]
+    return by_columns(probe, lambda place, index, unit: probe.slopes(place, index, unit, eps))
+
+
+def by_columns(probe: Probe, column: Callable[[int, Any, complex], list[Array]]) -> Blocks:
+    """Build every Jacobian from its columns.
+
+    Args:
+        column: called with a differentiated input, an index into it and a direction (1, or 1j for the imaginary part);
+            returns how the real components of each output change.
+    """
+    sizes = [real_components(memory_of(out)).size for out in probe.outputs]
     by_input = []
     for place in probe.wrt:
         moves = list(product(np.ndindex(probe.memory[place].shape), probe.units(place)))
         blocks = [np.empty((size, len(moves))) for size in sizes]
-        for column, (index, unit) in enumerate(moves):
-            for block, slope in zip(blocks, probe.slopes(place, index, unit, eps), strict=True):
-                block[:, column] = slope
+        for number, (index, unit) in enumerate(moves):
+            for block, change in zip(blocks, column(place, index, unit), strict=True):
+                block[:, number] = change
         by_input.append([b.view(np.complex128) if len(probe.units(place)) == 2 else b for b in blocks])
     return [list(blocks) for blocks in zip(*by_input, strict=True)]
 

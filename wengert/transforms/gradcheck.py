@@ -179,7 +179,7 @@ def gradient_probe(func: Callable[..., Any], values: tuple[Any, ...], seeds: tup
     def input_name(i: int) -> str:
         return f"input {i}" if i < count else f"grad_output {i - count}"
 
-    return Probe(gradients, values + seeds, input_name, lambda k: f"gradient of input {reached[k]}")
+    return Probe(gradients, values + seeds, input_name, lambda k: f"gradient of input {reached[k]}", "reverse over reverse mode")
 
 
 def differentiable(outputs: Any) -> tuple[Tensor, ...]:

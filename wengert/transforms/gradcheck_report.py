@@ -73,7 +73,7 @@ class GradcheckReport:
 
     Attributes:
         verdict: the likely cause, with ``explanation`` in a sentence; ``alternatives``: other causes that fit as well.
-        mode: which derivative was checked ("reverse mode").
+        mode: which derivative was checked: "reverse mode" or "reverse over reverse mode".
         input, output: places among the inputs and outputs of the function; ``input_name``, ``output_name`` say the same
             in words. None where the failure has no such place.
         input_index, output_index: the worst element.

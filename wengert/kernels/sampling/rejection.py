@@ -318,8 +318,9 @@ def _truncated_proposal(first: float, last: float) -> Callable[[philox.Bits, Any
 
         return from_uniform
 
-    # exp(-x**2 / 2) over exp(-slope x) is largest at `slope`, which is the best one for a tail without end (Robert).
-    slope = min(0.5 * (first + math.hypot(first, 2.0)), last)
+    # exp(-x**2 / 2) over exp(-slope x) is largest at x = slope, at most 1 above `first`: the best slope where the tail
+    # has no end (Robert, section 2.1), and accepted with probability 0.6 or more where it has.
+    slope = 0.5 * (first + math.hypot(first, 2.0))
     covered = -math.expm1(-slope * width)
 
     def from_exponential(bits: philox.Bits, _: Any) -> tuple[Array, Array]:

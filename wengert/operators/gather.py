@@ -1,0 +1,317 @@
+"""Elements taken from, and put at, computed positions: gather, scatter, take, put and the reducing scatters."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wengert.array.dtype import FLOAT
+from wengert.array.shape import axis_of, broadcast_shapes
+from wengert.core.apply import as_tensor
+from wengert.core.arguments import Anything, AnythingOrScalar, Axis, Integer
+from wengert.core.families import bilinear, composite, operator
+from wengert.core.operator import Spec
+from wengert.core.registry import ops
+from wengert.core.state import thread
+from wengert.core.tensor import Tensor
+from wengert.errors import DTypeError, ShapeError
+from wengert.operators.writes import inplace_twin, inplace_writer
+
+__all__ = ["gather", "put", "scatter", "scatter_add", "scatter_reduce", "scatter_write", "take", "take_along_dim"]
+
+
+# ---- positions along one dimension
+
+
+def check_bounds(name: str, index: Any, dim: int, size: int, low: int = 0) -> None:
+    """Raise IndexError for the first index outside ``[low, size)``."""
+    if index.size and (index.min() < low or index.max() >= size):
+        wrong = index[(index < low) | (index >= size)].flat[0]
+        raise IndexError(f"{name}(): index {wrong} is out of bounds for dimension {dim} with size {size}")
+
+
+def _check_along(name: str, shape: Sequence[int], dim: int, index: Any, src: Any = None) -> None:
+    """Check shapes of arguments (arrays or Specs) that work along ``dim``."""
+    if len(index.shape) != len(shape) and 0 not in index.shape:
+        raise ShapeError(
+            f"{name}(): index must have as many dimensions as input, got shapes {tuple(index.shape)} and {tuple(shape)}"
+        )
+    for d, n in enumerate(index.shape):
+        if d != dim and d < len(shape) and n > shape[d]:
+            raise ShapeError(
+                f"{name}(): index of shape {tuple(index.shape)} reaches beyond input of shape {tuple(shape)} in dimension {d}"
+            )
+    given = None if src is None else tuple(getattr(src, "shape", ()))
+    if given and (len(given) != len(index.shape) or any(n > m for n, m in zip(index.shape, given, strict=True))):
+        raise ShapeError(f"{name}(): src of shape {given} is smaller than index of shape {tuple(index.shape)}")
+
+
+def _key(index: Any, dim: int) -> tuple[Any, ...]:
+    """Return the NumPy key that reads, for each element of ``index``, its position along ``dim``."""
+    grid: list[Any] = list(np.ogrid[tuple(slice(n) for n in index.shape)])
+    grid[dim] = index
+    return tuple(grid)
+
+
+def _lined(array: Any) -> Any:
+    """Return a 0-d array as one of one element: such tensors count as having one dimension here."""
+    return array if array.ndim else array.reshape(1)
+
+
+def _part(src: Any, index: Any) -> Any:
+    """Return the corner of ``src`` that ``index`` covers; a number covers everything."""
+    return src[tuple(slice(n) for n in index.shape)] if getattr(src, "ndim", 0) else src
+
+
+def _cast(src: Any, dtype: Any) -> Any:
+    """Return numbers cast to an array's dtype; complex ones lose their imaginary part to a real dtype."""
+    src = np.asarray(src)
+    return (src.real if src.dtype.kind == "c" and dtype.kind != "c" else src).astype(dtype, copy=False)
+
+
+def _covered(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
+    """Return the gradient of the corner of ``src`` that was read as one of all of ``src``, of ``shape``."""
+    if tuple(g.shape) == tuple(shape):
+        return g
+    return ops.getitem_transpose(g, tuple(slice(0, n, 1) for n in index.shape), tuple(shape))
+
+
+def _gather_spec(input: Spec, dim: int, index: Spec, *, sparse_grad: bool = False) -> Spec:  # noqa: A002
+    _check_along("gather", input.shape, dim, index)
+    return Spec(tuple(index.shape), input.dtype)
+
+
+@bilinear(
+    transpose={"input": lambda g, dim, index, input_shape: ops.scatter_add(ops.zeros(input_shape, dtype=g.dtype), dim, index, g)},
+    spec=_gather_spec,
+    widen=False,
+    samples=lambda s: [
+        s((3, 2), 0, s.array([[0, 2], [2, 2]])), s((2, 3), -1, s.array([[1, 1, 0, 2]])), s((), 0, s.array(0)),
+        s((3,), 0, s.array(np.empty(0, np.int64))), s((0, 2), 1, s.array(np.empty((0, 1), np.int64))),
+        s.error(IndexError, "index 3 is out of bounds for dimension 0 with size 3", (3,), 0, s.array([3])),
+        s.error(IndexError, "index -1 is out of bounds", (3,), 0, s.array([-1])),
+        s.error(RuntimeError, "reaches beyond", (3, 1), 0, s.array([[0, 1]])),
+    ],
+)  # fmt: skip
+def gather(input: Anything, dim: Axis, index: Integer, *, sparse_grad: bool = False) -> Any:
+    """Return ``out[i][j] = input[index[i][j]][j]`` for ``dim`` 0, and likewise along any other dimension."""
+    _check_along("gather", input.shape, dim, index)
+    if not index.size:
+        return np.empty(index.shape, input.dtype)
+    source = _lined(input)
+    check_bounds("gather", index, dim, source.shape[dim])
+    return source[_key(_lined(index), dim)].reshape(index.shape)
+
+
+@composite(
+    method=True,
+    samples=lambda s: [
+        s((2, 3), s.array([[1], [0]]), 1), s((2, 3), s.array([[0, 1, 1]]), 0), s((2, 2), s.array([3, 0])), s((1, 3), s.array([[2], [0]]), -1),
+    ],
+)  # fmt: skip
+def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
+    """Return ``input`` at ``indices`` along ``dim``, the other dimensions broadcast; without ``dim`` both count as flat."""
+    input, indices = as_tensor(input), as_tensor(indices)
+    if dim is None:
+        return ops.gather(ops.reshape(input, (-1,)), 0, ops.reshape(indices, (-1,)))
+    if input.ndim != indices.ndim:
+        raise ShapeError(
+            f"take_along_dim(): input and indices must have equally many dimensions, got {tuple(input.shape)} and {tuple(indices.shape)}"
+        )
+    dim = axis_of(dim, input.ndim)
+    rest = [tuple(1 if d == dim else n for d, n in enumerate(t.shape)) for t in (input, indices)]
+    shape = list(broadcast_shapes("take_along_dim", *rest))
+    shape[dim] = input.shape[dim]
+    wide = ops.expand(input, tuple(shape))
+    shape[dim] = indices.shape[dim]
+    return ops.gather(wide, dim, ops.expand(indices, tuple(shape)))
+
+
+# ---- writing along one dimension
+
+
+def _scatter_spec(input: Spec, dim: int, index: Spec, src: Any) -> Spec:  # noqa: A002
+    _check_along("scatter", input.shape, dim, index, src)
+    return input
+
+
+def _write(input: Any, dim: int, index: Any, src: Any) -> Any:  # noqa: A002
+    """Write ``src`` into an array where ``index`` points along ``dim``."""
+    _check_along("scatter", input.shape, dim, index, src)
+    if index.size:
+        target = _lined(input)
+        check_bounds("scatter", index, dim, target.shape[dim])
+        target[_key(_lined(index), dim)] = _lined(_cast(_part(src, index), input.dtype))
+    return input
+
+
+@operator(
+    vjp={
+        "input": lambda g, dim, index: ops.scatter_write(g, dim, index, 0),
+        "src": lambda g, dim, index, src_shape: _covered(ops.gather(g, dim, index), index, src_shape),
+    },
+    jvp={
+        "input": lambda t, dim, index: ops.scatter_write(t, dim, index, 0),
+        "src": lambda t, input, dim, index: ops.scatter_write(ops.zeros_like(input), dim, index, t),
+    },
+    spec=_scatter_spec,
+    widen=False,
+    home=(),
+    samples=lambda s: [
+        s((3, 2), 0, s.array([[0, 2], [2, 1]]), (2, 2)), s((2, 3), -1, s.array([[1, 0]]), (2, 3)), s((2, 3), 1, s.array([[1], [0]]), 2.5),
+        s((), 0, s.array(0), ()), s((2,), 0, s.array(np.empty(0, np.int64)), (0,)),
+        s.error(IndexError, "index 2 is out of bounds", (2,), 0, s.array([2]), 1.0),
+        s.error(RuntimeError, "src of shape", (3,), 0, s.array([0, 1]), (1,)),
+    ],
+)  # fmt: skip
+def scatter_write(input: Anything, dim: Axis, index: Integer, src: AnythingOrScalar) -> Any:
+    """Return a copy of ``input`` into which ``src`` is written where ``index`` points along ``dim``."""
+    return _write(np.array(input, order="C"), dim, index, src)
+
+
+def _add(input: Any, dim: int, index: Any, src: Any) -> Any:  # noqa: A002
+    """Add ``src`` to an array where ``index`` points along ``dim``."""
+    _check_along("scatter_add", input.shape, dim, index, src)
+    if index.size:
+        target = _lined(input)
+        check_bounds("scatter_add", index, dim, target.shape[dim])
+        np.add.at(target, _key(_lined(index), dim), _lined(_cast(_part(src, index), input.dtype)))
+    return input
+
+
+@operator(
+    vjp={
+        "input": lambda g: g,
+        "src": lambda g, dim, index, src_shape: _covered(ops.gather(g, dim, index), index, src_shape),
+    },
+    jvp={
+        "input": lambda t: t,
+        "src": lambda t, input, dim, index: ops.scatter_add(ops.zeros_like(input), dim, index, t),
+    },
+    spec=_scatter_spec,
+    samples=lambda s: [
+        s((3, 2), 0, s.array([[0, 2], [2, 2]]), (2, 2)), s((2, 3), -1, s.array([[1, 1]]), (2, 3)), s((), 0, s.array(0), ()),
+        s((2,), 0, s.array(np.empty(0, np.int64)), (0,)), s((2, 2), 0, s.array([[0, 0]]), (1, 2), kind="complex"),
+        s.error(IndexError, "index -1 is out of bounds", (2,), 0, s.array([-1]), (1,)),
+    ],
+)  # fmt: skip
+def scatter_add(input: Anything, dim: Axis, index: Integer, src: Anything) -> Any:
+    """Return ``input`` with ``src`` added where ``index`` points along ``dim``; elements that meet add up."""
+    return _add(np.array(input, order="C"), dim, index, src)
+
+
+inplace_writer("scatter_write", _write, public=False)
+inplace_writer("scatter_add", _add)
+
+
+def _scatter(twin: str, input: Any, dim: int, index: Any, src: Any, value: Any, reduce: str | None) -> Any:  # noqa: A002
+    """Choose the operator for a call of ``scatter`` (``twin`` is "") or ``scatter_`` ("_")."""
+    if (src is None) == (value is None):
+        raise TypeError(f"scatter{twin}() takes either src or value")
+    given = value if src is None else src
+    if reduce is None:
+        return getattr(ops, "scatter_write" + twin)(input, dim, index, given)
+    known = {"add": "sum", "multiply": "prod"}
+    if reduce not in known:
+        raise RuntimeError(f"scatter{twin}(): reduce must be 'add' or 'multiply', got {reduce!r}")
+    if not isinstance(given, Tensor):
+        given = ops.full(as_tensor(index).shape, given, dtype=input.dtype)
+    return getattr(ops, "scatter_reduce" + twin)(input, dim, index, given, known[reduce])
+
+
+@composite(
+    method=True,
+    samples=lambda s: [
+        s((3, 2), 0, s.array([[0, 2]]), (1, 2)), s((3, 2), 0, s.array([[0, 2]]), value=1.5), s((3,), 0, s.array([0, 2]), 2.0),
+        s((3,), 0, s.array([0, 0]), (2,), reduce="add", grad=False), s((3,), 0, s.array([0, 0]), (2,), reduce="multiply", grad=False),
+    ],
+)  # fmt: skip
+def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:
+    """Return ``input`` with ``src`` (a tensor or a number) written where ``index`` points along ``dim``.
+
+    With ``reduce`` "add" or "multiply" it is combined with what is there instead. Of several elements written to one
+    place the last one stays.
+    """
+    return _scatter("", as_tensor(input), dim, index, src, value, reduce)
+
+
+def scatter_(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:  # noqa: A002
+    """In-place version of :func:`wengert.scatter`."""
+    return _scatter("_", input, dim, index, src, value, reduce)
+
+
+# ---- flat positions
+
+
+def _put_key(shape: tuple[int, ...], index: Any) -> Any:
+    """Return the NumPy key of flat positions, counted from the front."""
+    size = int(np.prod(shape, dtype=np.int64))
+    if index.size and (index.min() < -size or index.max() >= size):
+        wrong = index[(index < -size) | (index >= size)].flat[0]
+        raise IndexError(f"index {wrong} is out of bounds for a tensor of shape {tuple(shape)} with {size} elements")
+    return np.unravel_index(np.where(index < 0, index + size, index), shape) if shape else (np.zeros_like(index),)
+
+
+def _put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:  # noqa: A002
+    """Write or add ``source`` to an array at flat positions."""
+    if index.shape != source.shape and index.size != source.size:
+        raise ShapeError(f"put(): source has {source.size} elements, index {index.size}")
+    key, target = _put_key(input.shape, index.reshape(-1)), _lined(input)
+    values = _cast(source, input.dtype).reshape(-1)
+    if accumulate:
+        np.add.at(target, key, values)
+    elif index.size:
+        target[key] = values
+    return input
+
+
+def _put_spec(input: Spec, index: Spec, source: Spec, accumulate: bool = False) -> Spec:  # noqa: A002
+    if np.prod(index.shape) != np.prod(source.shape):
+        raise ShapeError(f"put(): source of shape {tuple(source.shape)} and index of shape {tuple(index.shape)} differ in size")
+    return input
+
+
+@bilinear(
+    transpose={
+        "input": lambda g, index, input_shape: ops.put(ops.zeros(input_shape, dtype=g.dtype), index, g, accumulate=True)
+    },
+    spec=lambda input, index: Spec(tuple(index.shape), input.dtype),
+    widen=False,
+    samples=lambda s: [
+        s((2, 3), s.array([[0, 5], [5, -1]])), s((), s.array([0, 0])), s((3,), s.array(1)), s((0,), s.array(np.empty(0, np.int64))),
+        s.error(IndexError, "index 6 is out of bounds", (2, 3), s.array([6])),
+    ],
+)  # fmt: skip
+def take(input: Anything, index: Integer) -> Any:
+    """Return the elements at flat, row-major positions ``index``, in its shape."""
+    if not input.flags.c_contiguous:
+        return _lined(input)[_put_key(input.shape, index)]
+    try:
+        return np.take(input, index)
+    except IndexError:
+        _put_key(input.shape, index)
+        raise
+
+
+@operator(
+    vjp={
+        "input": lambda g, index, accumulate: g if accumulate else ops.put(g, index, ops.zeros(index.shape, dtype=g.dtype)),
+        "source": lambda g, index, source_shape: ops.reshape(ops.take(g, index), source_shape),
+    },
+    jvp={
+        "input": lambda t, index, accumulate: t if accumulate else ops.put(t, index, ops.zeros(index.shape, dtype=t.dtype)),
+        "source": lambda t, input, index, accumulate: ops.put(ops.zeros_like(input), index, t, accumulate),
+    },
+    spec=_put_spec,
+    widen=False,
+    samples=lambda s: [
+        s((2, 3), s.array([[0, 5], [1, -2]]), (4,)), s((2, 3), s.array([0, 0, -6]), (3,), accumulate=True), s((), s.array(0), ()),
+        s((3,), s.array(np.empty(0, np.int64)), (0,)), s.error(IndexError, "index 3 is out of bounds", (3,), s.array([3]), (1,)),
+    ],
+)  # fmt: skip
+def put(input: Anything, index: Integer, source: Anything, accumulate: bool = False) -> Any:
+    """Return ``input`` with the elements of ``source`` written (or added) at flat, row-major positions ``index``."""
+    return _put(np.array(input, order="C"), index, source, accumulate)
+
+
+inplace_writer("put", _put)
