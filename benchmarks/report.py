@@ -53,8 +53,7 @@ def outcome(workload: Workload, case: Case, rows: Sequence[Row]) -> Outcome:
     own = [row for row in rows if row.is_subject and row.ratio is not None]
     peers = [row for row in rows if not row.is_subject and row.ratio is not None]
     if not own or not peers:
-        reason = next((row.failure for row in rows if row.is_subject and row.failure), "no peer to compare with")
-        return Outcome(workload.promise, workload.name, case, None, "-", reason)
+        return Outcome(workload.promise, workload.name, case, None, "-", "no peer" if own else "not measured")
     best = min(own, key=lambda row: row.ratio or 0.0)
     peer = min(peers, key=lambda row: row.median)
     ratio = best.ratio or 0.0

@@ -86,11 +86,12 @@ def test_the_best_peer_is_the_fastest_whose_results_are_right() -> None:
 
 def test_a_framework_that_breaks_is_left_out() -> None:
     workload, rows, log = measure({"wengert": (ONE, [(1.0, 0.0), (None, 0.0)]), "a": (ONE, QUIET)})
+    assert "wengert: broke" in case_table(workload, CASE, list(rows.values()))
     assert rows["wengert"].failure == "broke"
     assert log.count("wengert") == 2
     result = outcome(workload, CASE, list(rows.values()))
-    assert (result.ratio, result.verdict) == (None, "broke")
-    assert "broke" in summary_table([result])
+    assert (result.ratio, result.verdict) == (None, "not measured")
+    assert "not measured" in summary_table([result])
 
 
 @pytest.mark.parametrize(

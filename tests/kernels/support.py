@@ -19,10 +19,10 @@ def normal(shape: Sequence[int], dtype: Any = np.float64, seed: int = 0) -> Arra
     generator = rng(seed)
     kind = np.dtype(dtype).kind
     if kind in "iu":
-        return generator.integers(0 if kind == "u" else -5, 6, shape).astype(dtype)
-    values = generator.normal(size=shape)
+        return np.asarray(generator.integers(0 if kind == "u" else -5, 6, shape), dtype)
+    values = np.asarray(generator.normal(size=shape))
     if kind == "c":
-        return (values + 1j * generator.normal(size=shape)).astype(dtype)
+        return np.asarray(values + 1j * generator.normal(size=shape), dtype)
     return values.astype(dtype)
 
 

@@ -295,6 +295,7 @@ def test_a_wrong_second_derivative_is_found_and_located() -> None:
     report = failure(cube, (x,), check=gradgradcheck)
     assert (report.verdict, report.factor) == (Verdict.FACTOR, pytest.approx(0.5))
     assert (report.input_name, report.output_name) == ("input 0", "gradient of input 0")
+    assert str(report).startswith("gradcheck (reverse over reverse mode) failed: wrong by a constant factor\n")
 
 
 def test_a_detached_second_derivative_is_found() -> None:

@@ -209,8 +209,8 @@ def _link_views(op: Op, values: list[Any], results: list[Any], no_grad: bool, si
             chain = (step,) if origin is None else (*origin.chain, step)
             if origin is not None and origin.problem and problem is None:
                 problem = origin.problem
-            if base._version is not INFERENCE:
-                out._version = version_of(base)
+            if base._cell is not INFERENCE:
+                out._cell = version_of(base)
                 out._view = View(base, chain, problem)
 
 

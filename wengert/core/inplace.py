@@ -16,7 +16,7 @@ from wengert.core.operator import Op
 from wengert.core.place import here
 from wengert.core.registry import operators
 from wengert.core.state import thread
-from wengert.core.tensor import INFERENCE, Tensor, refresh, version_of
+from wengert.core.tensor import INFERENCE, Tensor, from_array, refresh, version_of
 from wengert.errors import DTypeError, InplaceError, ShapeError
 
 __all__ = ["adopt", "check_writable", "inplace_lane", "overlaps"]
@@ -44,7 +44,7 @@ def check_writable(name: str, tensor: Any) -> None:
         )
     if not array.flags.writeable:
         raise InplaceError(f"{name}(): the tensor lies in read-only memory; clone() it first")
-    if tensor._version is INFERENCE and not state.inference:
+    if tensor._cell is INFERENCE and not state.inference:
         raise InplaceError(
             f"{name}(): a tensor made in inference_mode() cannot be changed outside it; "
             "change it inside, or change a normal copy made with clone()"
@@ -125,7 +125,7 @@ def _written(view: Any, fresh: Any) -> OpNode:
     op = operators()["view_write"]
     base = view.base
     node = OpNode.__new__(OpNode)
-    node.op, node.inputs, node.outputs, node.extra = op, (base._node, fresh), 1, None
+    node.inputs, node.extra = (base._node, fresh), None
     mask = (base._node is not None) | (fresh is not None) << 1
     node.plan = op.rules.plan(mask)
     node.saved, node.versions = (None, None, view.chain), (None, None, None)
@@ -137,6 +137,7 @@ def _written(view: Any, fresh: Any) -> OpNode:
 def inplace_lane(op: Op) -> Callable[..., Any]:
     """Return the in-place twin (``add_``) of an element-wise operator."""
     name = op.name + "_"
+    saves_input = op.rules is not None and 0 in op.rules.plan((1 << len(op.signature.inputs)) - 1).keep_inputs
     ufunc = op.ufunc if op.result == "same" else None
 
     def function(input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
@@ -146,11 +147,27 @@ def inplace_lane(op: Op) -> Callable[..., Any]:
         if ufunc is not None and not kwargs and len(args) <= 1 and _direct(ufunc, input, args):
             version_of(input).bump(name, here(1))
             return input
-        return adopt(name, input, call(op, (input, *args), kwargs))
+        source = _copy_of(input) if saves_input and _recording(input, *args, *kwargs.values()) else input
+        return adopt(name, input, call(op, (source, *args), kwargs))
 
     function.__name__ = name
     function.__doc__ = f"In-place version of :func:`wengert.{op.name}`."
     return function
+
+
+def _recording(*values: Any) -> bool:
+    """True if an operator on these values would be recorded."""
+    if not thread.state.grad:
+        return False
+    tensors = [v for v in values if isinstance(v, Tensor)]
+    return any((t._node if t._view is None else refresh(t)) is not None for t in tensors)
+
+
+def _copy_of(tensor: Any) -> Any:
+    """Return the tensor as it is before it is written: what backward will need of it."""
+    source = from_array(tensor._payload.copy())
+    source._node = tensor._node
+    return source
 
 
 def _direct(ufunc: Any, tensor: Any, args: tuple[Any, ...]) -> bool:

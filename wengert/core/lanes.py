@@ -74,25 +74,25 @@ def unary_lane(op: Op) -> Callable[..., Any]:
             array = asarray(array)
         out = _new_tensor(Tensor)
         out._payload = array
-        out._version = out._view = out._grad = out._node = None
+        out._cell = out._view = out._grad = out._node = None
         if state.grad and recorded:
             origin = input._node if input._view is None else refresh(input)
             if origin is not None:
                 if plan is None:
                     return general(op, (input,), {})
                 node = _new_node(OpNode)
-                node.op, node.plan, node.inputs, node.outputs = op, plan, (origin,), 1
+                node.plan, node.inputs = plan, (origin,)
                 if keep_input:
-                    version = input._version
+                    version = input._cell
                     node.saved = (input, *defaults)
                     node.versions = (0 if version is None else version.count, *(None,) * len(defaults))
                 elif keep_out:
-                    out._version = cell = Version()
+                    out._cell = cell = Version()
                     node.saved, node.versions = (None, *defaults, array), (None, *(None,) * len(defaults), cell)
                 else:
                     node.saved, node.versions = (None, *defaults), (None,) * (1 + len(defaults))
                 if keep_input and keep_out:
-                    out._version = cell = Version()
+                    out._cell = cell = Version()
                     node.saved, node.versions = (*node.saved, array), (*node.versions, cell)
                 node.shape, node.dtype, node.extra, node.sequence = array.shape, array.dtype, None, next_sequence()
                 frame = _frame(1)
@@ -142,7 +142,7 @@ def binary_lane(op: Op, general: Callable[..., Any] = general) -> Callable[..., 
             array = asarray(array)
         out = _new_tensor(Tensor)
         out._payload = array
-        out._version = out._view = out._grad = out._node = None
+        out._cell = out._view = out._grad = out._node = None
         if state.grad and recorded:
             near = input._node if input._view is None else refresh(input)
             if near is not None or far is not None:
@@ -150,18 +150,18 @@ def binary_lane(op: Op, general: Callable[..., Any] = general) -> Callable[..., 
                 if plan is None:
                     return general(op, (input, other), {})
                 node = _new_node(OpNode)
-                node.op, node.plan, node.inputs, node.outputs = op, plan, (near, far), 1
+                node.plan, node.inputs = plan, (near, far)
                 saved_x = saved_y = version_x = version_y = cell = None
                 if keep_x:
-                    saved_x, version_x = input, input._version
+                    saved_x, version_x = input, input._cell
                     version_x = 0 if version_x is None else version_x.count
                 if keep_y:
                     saved_y = other
                     if y is not other:
-                        version_y = other._version
+                        version_y = other._cell
                         version_y = 0 if version_y is None else version_y.count
                 if keep_out:
-                    out._version = cell = Version()
+                    out._cell = cell = Version()
                 if defaults:
                     node.saved = (saved_x, saved_y, *defaults, array if keep_out else None)
                     node.versions = (version_x, version_y, *blank, cell)
@@ -202,18 +202,18 @@ def reflected_lane(op: Op, general: Callable[..., Any]) -> Callable[..., Any]:
             array = asarray(array)
         out = _new_tensor(Tensor)
         out._payload = array
-        out._version = out._view = out._grad = out._node = None
+        out._cell = out._view = out._grad = out._node = None
         if state.grad and recorded:
             far = other._node if other._view is None else refresh(other)
             if far is not None:
                 node = _new_node(OpNode)
-                node.op, node.plan, node.inputs, node.outputs = op, plan, (None, far), 1
+                node.plan, node.inputs = plan, (None, far)
                 version = cell = None
                 if keep_tensor:
-                    version = other._version
+                    version = other._cell
                     version = 0 if version is None else version.count
                 if keep_out:
-                    out._version = cell = Version()
+                    out._cell = cell = Version()
                 node.saved = (input if keep_number else None, other if keep_tensor else None, *defaults, array if keep_out else None)
                 node.versions = (None, version, *(None,) * len(defaults), cell)
                 node.shape, node.dtype, node.extra, node.sequence = array.shape, array.dtype, None, next_sequence()

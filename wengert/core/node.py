@@ -161,22 +161,30 @@ class OpNode(Node):
     """The record of one operator call.
 
     Attributes:
-        op: the operator. plan: which rules run and what they need (see :mod:`wengert.core.plan`).
+        plan: which rules run and what they need (see :mod:`wengert.core.plan`).
         saved: the values the rules need, by slot; :class:`Freed` afterwards.
         versions: the version of each saved tensor when it was saved.
-        outputs: number of results; the gradient of a node with several is a list.
         code, lasti: the user's line.
     """
 
-    __slots__ = ("code", "lasti", "op", "outputs", "plan", "saved", "versions")
+    __slots__ = ("code", "lasti", "plan", "saved", "versions")
 
-    op: Any
     plan: Any
     saved: Any
     versions: Any
-    outputs: int
     code: Any
     lasti: int
+
+    @property
+    def op(self) -> Any:
+        """The operator."""
+        return self.plan.op
+
+    @property
+    def outputs(self) -> int:
+        """The number of results; the gradient of a node with several is a list."""
+        op = self.plan.op
+        return len(self.saved[self.plan.width + 1]) if op.variable else len(op.outputs)
 
     def name(self) -> str:
         """The name of the record in PyTorch's manner, such as ``MulBackward0``."""

@@ -72,6 +72,8 @@ class Op:
         self.lowering, self.composite = lowering, composite
         self.home = _home(self.name) if home is None else (home,) if isinstance(home, str) else home
         self.function: Any = None
+        if self.rules is not None:
+            self.rules.op = self
         self._check()
 
     def _check(self) -> None:

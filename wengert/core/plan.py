@@ -35,14 +35,15 @@ class Plan:
             on NumPy arrays of one dtype as on tensors.
         keep_inputs, keep_outputs, keep_shapes, keep_dtypes: what to save, as (slot, source) pairs.
         keeps_tensors: whether there is anything to free. many: some argument is a sequence of tensors.
-        simple: one result, one rule per argument. width: the number of slots.
+        simple: one result, one rule per argument. width: the number of slots. op: the operator.
     """
 
     __slots__ = (
-        "keep_dtypes", "keep_inputs", "keep_outputs", "keep_params", "keep_shapes", "keeps_tensors", "many", "rules", "simple", "width",
+        "keep_dtypes", "keep_inputs", "keep_outputs", "keep_params", "keep_shapes", "keeps_tensors", "many", "op", "rules", "simple", "width",
     )  # fmt: skip
 
     def __init__(self, rules: Any, wanted: set[int], table: "Rules") -> None:
+        self.op = table.op
         self.rules = rules
         self.width = table.width
         self.keep_inputs = tuple(i for i in table.inputs if i in wanted)
@@ -69,7 +70,7 @@ class Rules:
     """
 
     __slots__ = (
-        "dtypes", "holomorphic", "inputs", "joint", "many", "outputs", "owner", "params", "plans", "rules", "shapes", "slot",
+        "dtypes", "holomorphic", "inputs", "joint", "many", "op", "outputs", "owner", "params", "plans", "rules", "shapes", "slot",
         "width",
     )  # fmt: skip
 
@@ -78,6 +79,7 @@ class Rules:
         rules: dict[str, Rule] | Rule, holomorphic: bool = False, many: bool = False,
     ) -> None:  # fmt: skip
         self.owner = owner
+        self.op: Any = None  # the operator itself, set when it is made
         self.holomorphic, self.many = holomorphic, many
         self.inputs = tuple(inputs)
         self.params = tuple(i for i in range(len(names)) if i not in self.inputs)
@@ -134,7 +136,7 @@ class Rules:
         return found
 
     def _make(self, mask: int, conjugate: bool) -> Plan:
-        chosen = [(k, i) for k, i in enumerate(self.inputs) if mask >> k & 1]
+        chosen = [(k, i) for k, i in enumerate(self.inputs) if mask >> k & 1 and not self.missing(i)]
         if self.joint is not None:
             rule, slots = self.joint
             return Plan(((tuple(range(len(self.inputs))), rule, slots, False),), set(slots), self)

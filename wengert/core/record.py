@@ -60,13 +60,14 @@ def record(op: Op, values: list[Any], results: list[Any]) -> None:
                 "detach it, or declare the rule"
             )
     node: OpNode = OpNode.__new__(OpNode)
-    node.op, node.inputs, node.outputs = op, tuple(nodes), len(results)
+    node.inputs = tuple(nodes)
     node.code, node.lasti = here(1)
     node.extra = None
     node.sequence = next_sequence()
     node.shape, node.dtype = results[0]._payload.shape, results[0]._payload.dtype
     of_complex = node.dtype.kind == "c"
-    _save(node, rules.plan(mask, of_complex), values, results, counts)  # type: ignore[union-attr]
+    node.plan = rules.plan(mask, of_complex)  # type: ignore[union-attr]
+    _save(node, node.plan, values, results, counts)
     if len(results) == 1 and not op.variable:
         results[0]._node = node
         return
@@ -99,7 +100,7 @@ def _save(node: OpNode, plan: Any, values: list[Any], results: list[Any], counts
         saved[slot] = _of(values[i], lambda t: t.dtype)
     saved[plan.width] = counts
     saved[plan.width + 1] = None if len(outputs) == 1 and not node.op.variable else tuple((o.shape, o.dtype) for o in outputs)
-    node.plan, node.saved, node.versions = plan, saved, versions
+    node.saved, node.versions = saved, versions
 
 
 def _of(value: Any, attribute: Any) -> Any:
@@ -112,7 +113,7 @@ def _keep(tensor: Any, state: State) -> tuple[Any, Any]:
     """Return what is kept of a saved argument, and its version."""
     if state.saved_hooks:
         return pack(tensor, state), None
-    version = tensor._version
+    version = tensor._cell
     return tensor, 0 if version is None else version.count
 
 
@@ -120,17 +121,17 @@ def _keep_output(saved: list[Any], versions: list[Any], slot: int, result: Any, 
     if state.saved_hooks:
         saved[slot] = pack(result, state)
         return
-    if result._version is None:
-        result._version = Version()
-    _ = result._version.count
-    saved[slot], versions[slot] = result._payload, result._version
+    if result._cell is None:
+        result._cell = Version()
+    _ = result._cell.count
+    saved[slot], versions[slot] = result._payload, result._cell
 
 
 def pack(tensor: Any, state: State) -> Packed:
     """Return a saved tensor as the innermost pack hook returned it."""
     pack, unpack_hook = state.saved_hooks[-1]
     plain = from_array(tensor._payload)
-    plain._version = tensor._version
+    plain._cell = tensor._cell
     plain._node = tensor._node
     grad, state.grad = state.grad, False
     hooks, state.saved_hooks = state.saved_hooks, []
@@ -155,7 +156,7 @@ def unpack(node: OpNode, slot: int, needs: tuple[bool, ...] | None = None) -> An
     if version is None:
         return value
     if isinstance(value, Tensor):
-        cell = value._version
+        cell = value._cell
         if cell is not None and cell.count != version:
             raise _overwritten(node, slot, value._payload, cell, version)
         return _with_node(node, slot, value) if thread.state.grad else value
@@ -164,7 +165,7 @@ def unpack(node: OpNode, slot: int, needs: tuple[bool, ...] | None = None) -> An
     if version.count:
         raise _overwritten(node, slot, value, version, 0)
     out = from_array(value)
-    out._version = version
+    out._cell = version
     if thread.state.grad:
         out._node = _output_node(node, slot)
     return out
@@ -173,8 +174,8 @@ def unpack(node: OpNode, slot: int, needs: tuple[bool, ...] | None = None) -> An
 def _checked(node: OpNode, slot: int, value: Any, version: Any) -> Any:
     if isinstance(value, Packed):
         return _unpacked(node, slot, value)
-    if value._version is not None and value._version.count != version:
-        raise _overwritten(node, slot, value._payload, value._version, version)
+    if value._cell is not None and value._cell.count != version:
+        raise _overwritten(node, slot, value._payload, value._cell, version)
     return value
 
 
@@ -187,7 +188,7 @@ def _with_node(node: OpNode, slot: int, value: Any) -> Any:
     if value._node is edge:
         return value
     out = from_array(value._payload)
-    out._version, out._node = value._version, edge
+    out._cell, out._node = value._cell, edge
     return out
 
 

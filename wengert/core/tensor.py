@@ -64,11 +64,11 @@ class Tensor(TensorMethods):
         tensor([2., 4.])
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_grad", "_node", "_payload", "_version", "_view")
+    __slots__ = ("__dict__", "__weakref__", "_grad", "_node", "_payload", "_cell", "_view")
 
     _payload: Any
     _node: Node | None
-    _version: Any
+    _cell: Any
     _view: View | None
     _grad: "Tensor | None"
 
@@ -176,7 +176,7 @@ class Tensor(TensorMethods):
         if node is None:
             if self.dtype.category < 2:
                 raise DTypeError(f"only floating-point and complex tensors can require gradients, this one is {self.dtype}")
-            if self._version is INFERENCE and not thread.state.inference:
+            if self._cell is INFERENCE and not thread.state.inference:
                 raise RuntimeError("a tensor made in inference_mode() cannot require gradients outside it; clone it first")
             self._node = Leaf(self)
             if self._view is not None:
@@ -237,12 +237,17 @@ class Tensor(TensorMethods):
         wrote(self, "data")
 
     @property
+    def _version(self) -> int:
+        """How often its memory was written in place."""
+        return 0 if self._cell is None else int(self._cell.count)
+
+    @property
     def _base(self) -> "Tensor | None":
         return None if self._view is None else self._view.base
 
     def is_inference(self) -> bool:
         """Return True if it was made in inference mode."""
-        return self._version is INFERENCE
+        return self._cell is INFERENCE
 
     def is_set_to(self, other: "Tensor") -> bool:
         """Return True if both are the same view of the same memory."""
@@ -383,17 +388,17 @@ def from_array(array: Any, cls: type[Any] = Tensor) -> Any:
     """Return a tensor (of class ``cls``) on the memory of a NumPy array whose dtype tensors can hold."""
     out = _new(cls)
     out._payload = array
-    out._node = out._version = out._view = out._grad = None
+    out._node = out._cell = out._view = out._grad = None
     if thread.state.inference:
-        out._version = INFERENCE
+        out._cell = INFERENCE
     return out
 
 
 def version_of(tensor: Any) -> Any:
     """Return the version cell of a tensor's memory, made on first use."""
-    cell = tensor._version
+    cell = tensor._cell
     if cell is None:
-        cell = tensor._version = Version()
+        cell = tensor._cell = Version()
     return cell
 
 
@@ -401,7 +406,7 @@ def alias(tensor: Any, cls: type[Any] = Tensor, version: Any = ...) -> Any:
     """Return a leaf of class ``cls`` on the same memory, sharing the version cell unless another is given."""
     out = _new(cls)
     out._payload = tensor._payload
-    out._version = version_of(tensor) if version is ... else version
+    out._cell = version_of(tensor) if version is ... else version
     out._node = out._view = out._grad = None
     return out
 

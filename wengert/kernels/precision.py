@@ -1,4 +1,4 @@
-"""Narrow floating point (float16, bfloat16, float8) is stored as it is and computed in float32."""
+"""The arithmetic of kernels: narrow floating point is computed in float32, and infinities and NaN come silently."""
 
 import functools
 from collections.abc import Callable
@@ -20,19 +20,21 @@ def is_narrow(dtype: np.dtype[Any]) -> bool:
 
 
 def in_float32(kernel: Callable[P, R]) -> Callable[P, R]:
-    """Give `kernel` narrow floating arrays as float32, and cast its floating results back to the narrow type.
+    """Give ``kernel`` narrow floating arrays as float32, and cast its floating results back to the narrow type.
 
-    Only positional arguments are looked at. Integer results (indices) pass through.
+    Only positional arguments are looked at. Integer results (indices) pass through. Overflow and invalid operations
+    give what IEEE 754 says, without NumPy's warnings.
     """
 
     @functools.wraps(kernel)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         narrow = next((a.dtype for a in args if isinstance(a, np.ndarray) and is_narrow(a.dtype)), None)
-        if narrow is None:
-            return kernel(*args, **kwargs)
-        wide: Any = [_widened(a) for a in args]
-        result: R = _cast_results(narrow, kernel(*wide, **kwargs))
-        return result
+        with np.errstate(all="ignore"):
+            if narrow is None:
+                return kernel(*args, **kwargs)
+            wide: Any = [_widened(a) for a in args]
+            result: R = _cast_results(narrow, kernel(*wide, **kwargs))
+            return result
 
     return run
 

@@ -11,7 +11,6 @@ from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.nn.module import Module
 from wengert.nn.parameter import Parameter
-from wengert.operators.create import full
 
 __all__ = [
     "CELU", "ELU", "GELU", "GLU", "SELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU",
@@ -305,7 +304,7 @@ class PReLU(Module):
         super().__init__()
         self.num_parameters = num_parameters
         self.init = init
-        self.weight = Parameter(full((num_parameters,), init, device=device, dtype=dtype))
+        self.weight = Parameter(ops.full((num_parameters,), init, device=device, dtype=dtype))
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the leaky input."""

@@ -7,8 +7,7 @@ from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.nn import init
 from wengert.nn.module import Module
-from wengert.nn.parameter import Parameter
-from wengert.operators.create import empty, ones, tensor, zeros
+from wengert.nn.parameter import Parameter, unset
 
 __all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"]
 
@@ -36,12 +35,12 @@ class _Norm(Module):
         self.affine = affine
         self.track_running_stats = track_running_stats
         place: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.register_parameter("weight", Parameter(empty(num_features, **place)) if affine else None)
-        self.register_parameter("bias", Parameter(empty(num_features, **place)) if affine and bias else None)
+        self.register_parameter("weight", unset(num_features, device, dtype, affine))
+        self.register_parameter("bias", unset(num_features, device, dtype, affine and bias))
         tracked = track_running_stats
-        self.register_buffer("running_mean", zeros(num_features, **place) if tracked else None)
-        self.register_buffer("running_var", ones(num_features, **place) if tracked else None)
-        self.register_buffer("num_batches_tracked", tensor(0, dtype=int64, device=device) if tracked else None)
+        self.register_buffer("running_mean", ops.zeros(num_features, **place) if tracked else None)
+        self.register_buffer("running_var", ops.ones(num_features, **place) if tracked else None)
+        self.register_buffer("num_batches_tracked", ops.tensor(0, dtype=int64, device=device) if tracked else None)
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:

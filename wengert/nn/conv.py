@@ -7,9 +7,8 @@ from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.nn import init
 from wengert.nn.module import Module
-from wengert.nn.parameter import Parameter
+from wengert.nn.parameter import Parameter, unset
 from wengert.nn.sizes import per_dim, reversed_twice
-from wengert.operators.create import empty
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
@@ -51,8 +50,8 @@ class _Conv(Module):
         if isinstance(padding, str):
             self._check_named_padding(padding)
         channels = (in_channels, out_channels // groups) if transposed else (out_channels, in_channels // groups)
-        self.weight = Parameter(empty((*channels, *self.kernel_size), device=device, dtype=dtype))
-        self.register_parameter("bias", Parameter(empty(out_channels, device=device, dtype=dtype)) if bias else None)
+        self.register_parameter("weight", unset((*channels, *self.kernel_size), device, dtype))
+        self.register_parameter("bias", unset(out_channels, device, dtype, bias))
         self.reset_parameters()
 
     def _check_named_padding(self, padding: str) -> None:

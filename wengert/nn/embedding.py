@@ -7,7 +7,6 @@ from wengert.core.tensor import Tensor
 from wengert.nn import init
 from wengert.nn.module import Module
 from wengert.nn.parameter import Parameter
-from wengert.operators.create import empty
 from wengert.tape.modes import no_grad
 
 __all__ = ["Embedding", "EmbeddingBag"]
@@ -36,7 +35,7 @@ class _Table(Module):
         self.scale_grad_by_freq = scale_grad_by_freq
         self.sparse = sparse
         if weight is None:
-            table = empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
+            table = ops.empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
             self.weight = Parameter(table, requires_grad=not freeze)
             self.reset_parameters()
         elif tuple(weight.shape) != (num_embeddings, embedding_dim):

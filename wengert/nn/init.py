@@ -12,7 +12,6 @@ from typing import Any
 
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
-from wengert.operators.create import empty, randperm
 from wengert.tape.modes import no_grad
 
 __all__ = [
@@ -196,7 +195,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
         return tensor
     rows, columns = tensor.shape[0], tensor.numel() // tensor.shape[0]
     with no_grad():
-        drawn = empty(max(rows, columns), min(rows, columns), dtype=tensor.dtype).normal_(0, 1, generator=generator)
+        drawn = ops.empty(max(rows, columns), min(rows, columns), dtype=tensor.dtype).normal_(0, 1, generator=generator)
         q, r = ops.linalg_qr(drawn)
         q = q * r.diagonal().sign()  # makes the decomposition unique, hence the distribution uniform
         if rows < columns:
@@ -212,5 +211,5 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     with no_grad():
         tensor.normal_(0, std, generator=generator)
         for column in range(columns):
-            tensor[randperm(rows, generator=generator)[:zeros], column] = 0.0
+            tensor[ops.randperm(rows, generator=generator)[:zeros], column] = 0.0
     return tensor

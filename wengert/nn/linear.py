@@ -7,8 +7,7 @@ from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.nn import init
 from wengert.nn.module import Module
-from wengert.nn.parameter import Parameter
-from wengert.operators.create import empty
+from wengert.nn.parameter import Parameter, unset
 
 __all__ = ["Bilinear", "Identity", "Linear"]
 
@@ -56,8 +55,8 @@ class Linear(Module):
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = Parameter(empty(out_features, in_features, device=device, dtype=dtype))
-        self.register_parameter("bias", Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None)
+        self.register_parameter("weight", unset((out_features, in_features), device, dtype))
+        self.register_parameter("bias", unset(out_features, device, dtype, bias))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -108,8 +107,8 @@ class Bilinear(Module):
         self.in1_features = in1_features
         self.in2_features = in2_features
         self.out_features = out_features
-        self.weight = Parameter(empty(out_features, in1_features, in2_features, device=device, dtype=dtype))
-        self.register_parameter("bias", Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None)
+        self.register_parameter("weight", unset((out_features, in1_features, in2_features), device, dtype))
+        self.register_parameter("bias", unset(out_features, device, dtype, bias))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

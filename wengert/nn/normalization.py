@@ -7,8 +7,7 @@ from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.nn import init
 from wengert.nn.module import Module
-from wengert.nn.parameter import Parameter
-from wengert.operators.create import empty
+from wengert.nn.parameter import Parameter, unset
 
 __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
@@ -39,8 +38,10 @@ class LayerNorm(Module):
         self.elementwise_affine = elementwise_affine
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         affine = elementwise_affine
-        self.register_parameter("weight", Parameter(empty(self.normalized_shape, **place)) if affine else None)
-        self.register_parameter("bias", Parameter(empty(self.normalized_shape, **place)) if affine and bias else None)
+        self.register_parameter("weight", Parameter(ops.empty(self.normalized_shape, **place)) if affine else None)
+        self.register_parameter(
+            "bias", Parameter(ops.empty(self.normalized_shape, **place)) if affine and bias else None
+        )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -85,8 +86,7 @@ class RMSNorm(Module):
         self.normalized_shape = _shape(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        weight = Parameter(empty(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
-        self.register_parameter("weight", weight)
+        self.register_parameter("weight", unset(self.normalized_shape, device, dtype, elementwise_affine))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -133,9 +133,8 @@ class GroupNorm(Module):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        place: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.register_parameter("weight", Parameter(empty(num_channels, **place)) if affine else None)
-        self.register_parameter("bias", Parameter(empty(num_channels, **place)) if affine and bias else None)
+        self.register_parameter("weight", unset(num_channels, device, dtype, affine))
+        self.register_parameter("bias", unset(num_channels, device, dtype, affine and bias))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

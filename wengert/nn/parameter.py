@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, alias
-from wengert.operators.create import empty
 
-__all__ = ["Buffer", "Parameter"]
+__all__ = ["Buffer", "Parameter", "unset"]
 
 
 class Parameter(Tensor):
@@ -68,9 +68,14 @@ class Buffer(Tensor):
         return made
 
 
+def unset(shape: Any, device: Any, dtype: Any, wanted: bool = True) -> Parameter | None:
+    """A parameter whose values are still to be set; None if it is not wanted (a layer without bias)."""
+    return Parameter(ops.empty(shape, device=device, dtype=dtype)) if wanted else None
+
+
 def _leaf_on(data: Any, cls: type[Any]) -> Any:
     if data is None:
-        data = empty(0)
+        data = ops.empty(0)
     if not isinstance(data, Tensor):
         raise TypeError(f"{cls.__name__}() takes a Tensor, got {type(data).__name__}; use wengert.tensor(...)")
     return alias(data, cls)

@@ -19,7 +19,7 @@ from wengert.core.registry import ops
 from wengert.errors import DTypeError, ShapeError
 
 __all__ = [
-    "angle", "complex", "conj_physical", "imag", "is_conj", "is_neg", "polar", "real", "resolve_conj", "resolve_neg",
+    "angle", "complex", "conj_physical", "imag", "polar", "real", "resolve_conj", "resolve_neg",
     "view_as_complex", "view_as_real",
 ]  # fmt: skip
 
@@ -100,8 +100,6 @@ def view_as_real(input: Complex) -> Any:
 def _unpaired(input: Spec) -> Spec:
     if not input.shape or input.shape[-1] != 2:
         raise ShapeError(f"view_as_complex(): the last dimension must have size 2, got shape {tuple(input.shape)}")
-    if input.dtype.is_half:
-        raise DTypeError(f"view_as_complex(): takes float32 or float64, got {input.dtype}")
     return Spec(input.shape[:-1], complex_of(input.dtype))
 
 
@@ -115,7 +113,6 @@ def _in_pairs(array: Any) -> bool:
     transpose=lambda g: ops.view_as_real(g),
     spec=_unpaired,
     view=True,
-    widen=False,
     home=(),
     samples=lambda s: [s((3, 2)), s((2,)), s((0, 2)), s((2, 3, 2)), s.error(ValueError, "size 2", (2, 3)), s.error(ValueError, "size 2", ())],
 )  # fmt: skip
@@ -126,13 +123,21 @@ def joined(input: Floating) -> Any:
     return pairs.view(spec.dtype.numpy).reshape(spec.shape)
 
 
-@composite(samples=lambda s: [s((0, 2)), s.error(ValueError, "size 2", (2, 3)), s.error(TypeError, "floating tensor", (2,), kind="integer")])
+@composite(
+    samples=lambda s: [
+        s((0, 2), of="float32"), s.error(ValueError, "size 2", (2, 4)), s.error(ValueError, "side by side", (2, 3)),
+        s.error(TypeError, "floating tensor", (2,), kind="integer"),
+    ],
+)  # fmt: skip
 def view_as_complex(input: Any) -> Any:
     """Return a view of a float tensor, whose last dimension holds real and imaginary parts, as complex numbers.
 
     Raises:
         ShapeError: if the last dimension has not size 2, or its pairs do not lie side by side in memory.
+        TypeError: for a dtype other than float32 and float64.
     """
+    if input.dtype.is_half:
+        raise DTypeError(f"view_as_complex(): takes float32 or float64, got {input.dtype}")
     if not _in_pairs(input._payload):
         raise ShapeError(
             f"view_as_complex(): the pairs must lie side by side in memory, the strides of shape {tuple(input.shape)} are "
@@ -257,15 +262,3 @@ def resolve_conj(input: Any) -> Any:
 def resolve_neg(input: Any) -> Any:
     """Return the tensor itself: negatives are computed at once, there is no negative bit to resolve."""
     return input
-
-
-@composite(method=True, samples=lambda s: [s((2,), kind="complex")])
-def is_conj(input: Any) -> bool:
-    """Return False: conjugates are computed at once."""
-    return False
-
-
-@composite(method=True, samples=lambda s: [s((2,), kind="complex")])
-def is_neg(input: Any) -> bool:
-    """Return False: negatives are computed at once."""
-    return False

@@ -9,12 +9,11 @@ from wengert.array.shape import broadcast_shapes
 from wengert.core.arguments import Anything, AnythingOrScalar, DTypeOrNone, Size
 from wengert.core.families import linear, operator
 from wengert.core.inplace import adopt, check_writable
-from wengert.core.methods import attach
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, alias
 from wengert.errors import ShapeError
-from wengert.operators.writes import recording, written
+from wengert.operators.writes import publish_method, recording, written
 
 __all__ = ["copied", "fill"]
 
@@ -122,5 +121,4 @@ def detach_(self: Any) -> Any:
 
 
 for _function in (copy_, fill_, zero_, detach, detach_):
-    attach(_function.__name__, _function)
-    setattr(ops, _function.__name__, _function)
+    publish_method(_function)

@@ -5,19 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from wengert.array.dtype import FLOAT
 from wengert.array.shape import axis_of, broadcast_shapes
 from wengert.core.apply import as_tensor
 from wengert.core.arguments import Anything, AnythingOrScalar, Axis, Integer
 from wengert.core.families import bilinear, composite, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
-from wengert.core.state import thread
 from wengert.core.tensor import Tensor
-from wengert.errors import DTypeError, ShapeError
-from wengert.operators.writes import inplace_twin, inplace_writer
+from wengert.errors import ShapeError
+from wengert.operators.writes import inplace_writer, publish_method
 
-__all__ = ["gather", "put", "scatter", "scatter_add", "scatter_reduce", "scatter_write", "take", "take_along_dim"]
+__all__ = ["along_key", "cast_to", "check_along", "check_bounds", "corner", "covered", "gather", "lined", "put", "scatter", "scatter_add", "scatter_write", "take", "take_along_dim"]
 
 
 # ---- positions along one dimension
@@ -30,7 +28,7 @@ def check_bounds(name: str, index: Any, dim: int, size: int, low: int = 0) -> No
         raise IndexError(f"{name}(): index {wrong} is out of bounds for dimension {dim} with size {size}")
 
 
-def _check_along(name: str, shape: Sequence[int], dim: int, index: Any, src: Any = None) -> None:
+def check_along(name: str, shape: Sequence[int], dim: int, index: Any, src: Any = None) -> None:
     """Check shapes of arguments (arrays or Specs) that work along ``dim``."""
     if len(index.shape) != len(shape) and 0 not in index.shape:
         raise ShapeError(
@@ -46,30 +44,30 @@ def _check_along(name: str, shape: Sequence[int], dim: int, index: Any, src: Any
         raise ShapeError(f"{name}(): src of shape {given} is smaller than index of shape {tuple(index.shape)}")
 
 
-def _key(index: Any, dim: int) -> tuple[Any, ...]:
+def along_key(index: Any, dim: int) -> tuple[Any, ...]:
     """Return the NumPy key that reads, for each element of ``index``, its position along ``dim``."""
     grid: list[Any] = list(np.ogrid[tuple(slice(n) for n in index.shape)])
     grid[dim] = index
     return tuple(grid)
 
 
-def _lined(array: Any) -> Any:
+def lined(array: Any) -> Any:
     """Return a 0-d array as one of one element: such tensors count as having one dimension here."""
     return array if array.ndim else array.reshape(1)
 
 
-def _part(src: Any, index: Any) -> Any:
+def corner(src: Any, index: Any) -> Any:
     """Return the corner of ``src`` that ``index`` covers; a number covers everything."""
     return src[tuple(slice(n) for n in index.shape)] if getattr(src, "ndim", 0) else src
 
 
-def _cast(src: Any, dtype: Any) -> Any:
+def cast_to(src: Any, dtype: Any) -> Any:
     """Return numbers cast to an array's dtype; complex ones lose their imaginary part to a real dtype."""
     src = np.asarray(src)
     return (src.real if src.dtype.kind == "c" and dtype.kind != "c" else src).astype(dtype, copy=False)
 
 
-def _covered(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
+def covered(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
     """Return the gradient of the corner of ``src`` that was read as one of all of ``src``, of ``shape``."""
     if tuple(g.shape) == tuple(shape):
         return g
@@ -77,7 +75,7 @@ def _covered(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _gather_spec(input: Spec, dim: int, index: Spec, *, sparse_grad: bool = False) -> Spec:  # noqa: A002
-    _check_along("gather", input.shape, dim, index)
+    check_along("gather", input.shape, dim, index)
     return Spec(tuple(index.shape), input.dtype)
 
 
@@ -95,12 +93,12 @@ def _gather_spec(input: Spec, dim: int, index: Spec, *, sparse_grad: bool = Fals
 )  # fmt: skip
 def gather(input: Anything, dim: Axis, index: Integer, *, sparse_grad: bool = False) -> Any:
     """Return ``out[i][j] = input[index[i][j]][j]`` for ``dim`` 0, and likewise along any other dimension."""
-    _check_along("gather", input.shape, dim, index)
+    check_along("gather", input.shape, dim, index)
     if not index.size:
         return np.empty(index.shape, input.dtype)
-    source = _lined(input)
+    source = lined(input)
     check_bounds("gather", index, dim, source.shape[dim])
-    return source[_key(_lined(index), dim)].reshape(index.shape)
+    return source[along_key(lined(index), dim)].reshape(index.shape)
 
 
 @composite(
@@ -131,24 +129,24 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
 
 
 def _scatter_spec(input: Spec, dim: int, index: Spec, src: Any) -> Spec:  # noqa: A002
-    _check_along("scatter", input.shape, dim, index, src)
+    check_along("scatter", input.shape, dim, index, src)
     return input
 
 
 def _write(input: Any, dim: int, index: Any, src: Any) -> Any:  # noqa: A002
     """Write ``src`` into an array where ``index`` points along ``dim``."""
-    _check_along("scatter", input.shape, dim, index, src)
+    check_along("scatter", input.shape, dim, index, src)
     if index.size:
-        target = _lined(input)
+        target = lined(input)
         check_bounds("scatter", index, dim, target.shape[dim])
-        target[_key(_lined(index), dim)] = _lined(_cast(_part(src, index), input.dtype))
+        target[along_key(lined(index), dim)] = lined(cast_to(corner(src, index), input.dtype))
     return input
 
 
 @operator(
     vjp={
         "input": lambda g, dim, index: ops.scatter_write(g, dim, index, 0),
-        "src": lambda g, dim, index, src_shape: _covered(ops.gather(g, dim, index), index, src_shape),
+        "src": lambda g, dim, index, src_shape: covered(ops.gather(g, dim, index), index, src_shape),
     },
     jvp={
         "input": lambda t, dim, index: ops.scatter_write(t, dim, index, 0),
@@ -171,18 +169,18 @@ def scatter_write(input: Anything, dim: Axis, index: Integer, src: AnythingOrSca
 
 def _add(input: Any, dim: int, index: Any, src: Any) -> Any:  # noqa: A002
     """Add ``src`` to an array where ``index`` points along ``dim``."""
-    _check_along("scatter_add", input.shape, dim, index, src)
+    check_along("scatter_add", input.shape, dim, index, src)
     if index.size:
-        target = _lined(input)
+        target = lined(input)
         check_bounds("scatter_add", index, dim, target.shape[dim])
-        np.add.at(target, _key(_lined(index), dim), _lined(_cast(_part(src, index), input.dtype)))
+        np.add.at(target, along_key(lined(index), dim), lined(cast_to(corner(src, index), input.dtype)))
     return input
 
 
 @operator(
     vjp={
         "input": lambda g: g,
-        "src": lambda g, dim, index, src_shape: _covered(ops.gather(g, dim, index), index, src_shape),
+        "src": lambda g, dim, index, src_shape: covered(ops.gather(g, dim, index), index, src_shape),
     },
     jvp={
         "input": lambda t: t,
@@ -240,6 +238,9 @@ def scatter_(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = 
     return _scatter("_", input, dim, index, src, value, reduce)
 
 
+publish_method(scatter_)
+
+
 # ---- flat positions
 
 
@@ -256,8 +257,8 @@ def _put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any: 
     """Write or add ``source`` to an array at flat positions."""
     if index.shape != source.shape and index.size != source.size:
         raise ShapeError(f"put(): source has {source.size} elements, index {index.size}")
-    key, target = _put_key(input.shape, index.reshape(-1)), _lined(input)
-    values = _cast(source, input.dtype).reshape(-1)
+    key, target = _put_key(input.shape, index.reshape(-1)), lined(input)
+    values = cast_to(source, input.dtype).reshape(-1)
     if accumulate:
         np.add.at(target, key, values)
     elif index.size:
@@ -285,7 +286,7 @@ def _put_spec(input: Spec, index: Spec, source: Spec, accumulate: bool = False) 
 def take(input: Anything, index: Integer) -> Any:
     """Return the elements at flat, row-major positions ``index``, in its shape."""
     if not input.flags.c_contiguous:
-        return _lined(input)[_put_key(input.shape, index)]
+        return lined(input)[_put_key(input.shape, index)]
     try:
         return np.take(input, index)
     except IndexError:

@@ -20,7 +20,7 @@ from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array, refresh, version_of
 from wengert.errors import DTypeError
 
-__all__ = ["inplace_twin", "inplace_writer", "recording", "write_recorded", "written"]
+__all__ = ["inplace_twin", "inplace_writer", "publish_method", "recording", "write_recorded", "written"]
 
 
 def recording(*values: Any) -> bool:
@@ -43,8 +43,9 @@ def written(name: str, tensor: Any) -> Any:
     return tensor
 
 
-def _publish(name: str, function: Callable[..., Any], public: bool) -> None:
-    function.__name__ = function.__qualname__ = name
+def publish_method(function: Callable[..., Any], name: str | None = None, public: bool = True) -> None:
+    """Enter an in-place function in ``ops`` and make it a method."""
+    function.__name__ = function.__qualname__ = name = name or function.__name__
     setattr(ops, name, function)
     if public:
         attach(name, function)
@@ -58,22 +59,24 @@ def inplace_twin(name: str, public: bool = True) -> Callable[..., Any]:
         return adopt(name + "_", self, getattr(ops, name)(self, *args, **kwargs))
 
     function.__doc__ = f"In-place version of :func:`wengert.{name}`."
-    _publish(name + "_", function, public)
+    publish_method(function, name + "_", public)
     return function
 
 
 def inplace_writer(name: str, write: Callable[..., Any], public: bool = True) -> Callable[..., Any]:
     """Publish ``name_`` for the operator whose kernel is ``write`` on a copy of its first argument."""
     op = operators()[name]
+    saves_input = op.rules is not None and 0 in op.rules.plan((1 << len(op.signature.inputs)) - 1).keep_inputs
 
     def function(self: Any, *args: Any, **kwargs: Any) -> Any:
         check_writable(name + "_", _tensor(self, name))
-        if not isinstance(self._payload, np.ndarray):
-            return adopt(name + "_", self, call(op, (self, *args), kwargs))
+        overwritten = saves_input and recording(self, *args, *kwargs.values())
+        if overwritten or (op.widen and self.dtype.is_half) or not isinstance(self._payload, np.ndarray):
+            return adopt(name + "_", self, call(op, (ops.clone(self) if overwritten else self, *args), kwargs))
         return write_recorded(op, write, bind(op, (self, *args), kwargs))
 
     function.__doc__ = f"In-place version of :func:`wengert.{name}`."
-    _publish(name + "_", function, public)
+    publish_method(function, name + "_", public)
     return function
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, raw
-from wengert.operators.create import ones
 from wengert.optim.elementwise import Array, Elementwise, check_range, number
 from wengert.optim.optimizer import Group
 
@@ -67,9 +67,9 @@ class Adam(_Moments):
     ) -> None:  # fmt: skip
         _check(type(self).__name__, lr, betas, eps, weight_decay)
         super().__init__(params, {
-            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize,
-            "foreach": foreach, "capturable": capturable, "differentiable": differentiable, "fused": fused,
-            "decoupled_weight_decay": decoupled_weight_decay,
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
+            "maximize": maximize, "foreach": foreach, "capturable": capturable, "differentiable": differentiable,
+            "fused": fused, "decoupled_weight_decay": decoupled_weight_decay,
         })  # fmt: skip
 
     def moments(self, group: Group) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ class Adam(_Moments):
         def amsgrad(p: Array, g: Array, m: Array, v: Array, largest: Array, *rest: Array) -> None:
             *means, size, eps = rest
             _advance(g, m, v, *means)
-            np.maximum(largest, v, largest)
+            np.maximum(largest, v, out=largest)
             p -= m / (np.sqrt(largest) + eps) * size
 
         return amsgrad if group["amsgrad"] else adam
@@ -157,7 +157,7 @@ class NAdam(_Moments):
 
     def begin(self, state: dict[str, Any], group: Group) -> None:
         """The product of the momenta of all steps so far."""
-        state["mu_product"] = ones(())
+        state["mu_product"] = ops.ones(())
 
     def numbers(self, group: Group, state: dict[str, Any], step: float) -> tuple[float, ...]:
         """The rates of the means, the weights of gradient and mean in the step, and eps."""
@@ -207,12 +207,13 @@ class RAdam(_Moments):
     ) -> None:  # fmt: skip
         _check("RAdam", lr, betas, eps, weight_decay)
         super().__init__(params, {
-            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize, "foreach": foreach,
-            "capturable": capturable, "decoupled_weight_decay": decoupled_weight_decay, "differentiable": differentiable,
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
+            "foreach": foreach, "capturable": capturable, "decoupled_weight_decay": decoupled_weight_decay,
+            "differentiable": differentiable,
         })  # fmt: skip
 
     def numbers(self, group: Group, state: dict[str, Any], step: float) -> tuple[float, ...]:
-        """The rates of the means, the step size, eps, and whether v is used: ρ, the length of its average, is above 5."""
+        """The rates of the means, the step size, eps, and whether v is used: its average must be longer than 5."""
         beta1, beta2 = map(number, group["betas"])
         size = number(group["lr"]) / (1 - beta1**step)
         limit = 2 / (1 - beta2) - 1
@@ -258,8 +259,8 @@ class Adamax(Elementwise):
     ) -> None:  # fmt: skip
         _check("Adamax", lr, betas, eps, weight_decay)
         super().__init__(params, {
-            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "foreach": foreach, "maximize": maximize,
-            "differentiable": differentiable, "capturable": capturable,
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "foreach": foreach,
+            "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
         })  # fmt: skip
 
     def moments(self, group: Group) -> tuple[str, ...]:
@@ -277,7 +278,7 @@ class Adamax(Elementwise):
         def adamax(p: Array, g: Array, m: Array, u: Array, rate: Array, beta2: Array, size: Array, eps: Array) -> None:
             m += (g - m) * rate
             u *= beta2
-            np.maximum(u, abs(g) + eps, u)
+            np.maximum(u, abs(g) + eps, out=u)
             p -= m / u * size
 
         return adamax

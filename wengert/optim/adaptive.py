@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
-from wengert.operators.create import full_like
 from wengert.optim.elementwise import Array, Elementwise, check_range, number
 from wengert.optim.optimizer import Group
 
@@ -34,8 +34,8 @@ class Adagrad(Elementwise):
 
     def __init__(
         self, params: Any, lr: float | Tensor = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
-        initial_accumulator_value: float = 0, eps: float = 1e-10, foreach: bool | None = None, *, maximize: bool = False,
-        differentiable: bool = False, fused: bool | None = None,
+        initial_accumulator_value: float = 0, eps: float = 1e-10, foreach: bool | None = None, *,
+        maximize: bool = False, differentiable: bool = False, fused: bool | None = None,
     ) -> None:  # fmt: skip
         check_range(
             "Adagrad", lr=(lr, 0, None), lr_decay=(lr_decay, 0, None), weight_decay=(weight_decay, 0, None),
@@ -57,7 +57,7 @@ class Adagrad(Elementwise):
     def start(self, name: str, param: Tensor, group: Group) -> Tensor:
         """The sum before the first step, also in an imaginary part."""
         first = group["initial_accumulator_value"]
-        return full_like(param, complex(first, first) if param.is_complex() else first)
+        return ops.full_like(param, complex(first, first) if param.is_complex() else first)
 
     def numbers(self, group: Group, state: dict[str, Any], step: float) -> tuple[float, ...]:
         """The rate and eps."""
@@ -233,7 +233,7 @@ class Rprop(Elementwise):
     def start(self, name: str, param: Tensor, group: Group) -> Tensor:
         """No last gradient; every step size is the rate."""
         first = number(group["lr"]) if name == "step_size" else 0.0
-        return full_like(param, complex(first, first) if param.is_complex() else first)
+        return ops.full_like(param, complex(first, first) if param.is_complex() else first)
 
     def numbers(self, group: Group, state: dict[str, Any], step: float) -> tuple[float, ...]:
         """The two factors and the two bounds."""
@@ -246,7 +246,7 @@ class Rprop(Elementwise):
             less, more, least, most = rest
             agreement = g * last
             size *= np.where(agreement > 0, more, np.where(agreement < 0, less, np.ones_like(less)))
-            np.clip(size, least, most, size)
+            np.clip(size, least, most, out=size)
             last[...] = np.where(agreement < 0, np.zeros_like(less), g)
             p -= np.sign(last) * size
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from wengert.core.place import here
+from wengert.core.registry import ops
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, raw, version_of
-from wengert.operators.create import tensor, zeros_like
 from wengert.optim.optimizer import Group, Optimizer, refuse_unsupported
 from wengert.settings import get_default_dtype
 
@@ -48,7 +48,7 @@ class Elementwise(Optimizer):
 
     def start(self, name: str, param: Tensor, group: Group) -> Tensor:
         """The value of a moment before the first step."""
-        return zeros_like(param)
+        return ops.zeros_like(param)
 
     def begin(self, state: dict[str, Any], group: Group) -> None:
         """Put numbers besides the step count into a new state."""
@@ -91,7 +91,7 @@ class Elementwise(Optimizer):
 
     def _begin(self, state: dict[str, Any], param: Tensor, group: Group, names: Sequence[str]) -> None:
         if self.counts:
-            state["step"] = tensor(0.0, dtype=get_default_dtype())
+            state["step"] = ops.tensor(0.0, dtype=get_default_dtype())
         self.begin(state, group)
         for name in names:
             state[name] = self.start(name, param, group)

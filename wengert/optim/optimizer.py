@@ -37,6 +37,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(step)
     def hooked(self: "Optimizer", *args: Any, **kwargs: Any) -> Any:
+        self.has_stepped = True
         if not (self._step_pre or self._step_post or _before_every_step or _after_every_step):
             return step(self, *args, **kwargs)
         for hook in (*_before_every_step.values(), *self._step_pre.values()):
@@ -66,6 +67,7 @@ class Optimizer:
 
     Attributes:
         param_groups: a list of dictionaries: "params" and the options. state: by parameter, a dictionary.
+        has_stepped: whether :meth:`step` was ever called.
 
     Raises:
         TypeError: for a single tensor, a set, or values that are no tensors.
@@ -88,6 +90,7 @@ class Optimizer:
         if isinstance(params, Tensor):
             raise TypeError("an optimizer takes several parameters, got a single Tensor; put it in a list")
         self.defaults = defaults
+        self.has_stepped = False
         self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[Group] = []
         self._step_pre: dict[int, Hook] = OrderedDict()
@@ -147,7 +150,9 @@ class Optimizer:
                     f"{param.grad_fn.name()}, so optimize the parameters it was computed from"
                 )
             if id(param) in taken:
-                raise ValueError(f"a parameter of shape {tuple(param.shape)} comes twice; each may be updated only once")
+                raise ValueError(
+                    f"a parameter of shape {tuple(param.shape)} comes twice; each may be updated only once"
+                )
             taken.add(id(param))
 
     # ---- stepping --------------------------------------------------------------------
@@ -256,7 +261,9 @@ class Optimizer:
             param = by_number.get(number)
             key: Any = number if param is None else param
             self.state[key] = {name: _restored(name, value, param) for name, value in values.items()}
-        self.param_groups = [{**old, "params": new["params"]} for old, new in zip(saved, self.param_groups, strict=True)]
+        self.param_groups = [
+            {**old, "params": new["params"]} for old, new in zip(saved, self.param_groups, strict=True)
+        ]
         for hook in self._load_post.values():
             hook(self)
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, raw
-from wengert.operators.create import ones, tensor
 from wengert.optim.elementwise import Array, Elementwise, check_range, number
 from wengert.optim.optimizer import Group
 
@@ -36,9 +36,9 @@ class SGD(Elementwise):
     counts = False
 
     def __init__(
-        self, params: Any, lr: float | Tensor = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: float = 0,
-        nesterov: bool = False, *, maximize: bool = False, foreach: bool | None = None, differentiable: bool = False,
-        fused: bool | None = None,
+        self, params: Any, lr: float | Tensor = 1e-3, momentum: float = 0, dampening: float = 0,
+        weight_decay: float = 0, nesterov: bool = False, *, maximize: bool = False, foreach: bool | None = None,
+        differentiable: bool = False, fused: bool | None = None,
     ) -> None:  # fmt: skip
         check_range("SGD", lr=(lr, 0, None), momentum=(momentum, 0, None), weight_decay=(weight_decay, 0, None))
         if nesterov and (momentum <= 0 or dampening != 0):
@@ -74,7 +74,8 @@ class SGD(Elementwise):
 class ASGD(Elementwise):
     """Gradient descent that also keeps the average of the parameters (Polyak & Juditsky, 1992), in state "ax".
 
-    p ← (1 - lambd · eta) · p - eta · g; ax moves to p by 1 / max(1, step - t0); eta = lr / (1 + lambd · lr · step)^alpha.
+    p ← (1 - lambd · eta) · p - eta · g with eta = lr / (1 + lambd · lr · step)^alpha; ax moves towards p by
+    1 / max(1, step - t0).
 
     Args:
         params: see :class:`Optimizer`. lr, lambd, alpha, t0: as above. weight_decay, maximize, foreach,
@@ -111,8 +112,8 @@ class ASGD(Elementwise):
 
     def begin(self, state: dict[str, Any], group: Group) -> None:
         """The rate and the weight of the average for the first step."""
-        state["eta"] = tensor(number(group["lr"]))
-        state["mu"] = ones(())
+        state["eta"] = ops.tensor(number(group["lr"]))
+        state["mu"] = ops.ones(())
 
     def numbers(self, group: Group, state: dict[str, Any], step: float) -> tuple[float, ...]:
         """The rate, the decay and the weight of the average; those of the next step are put into the state."""

@@ -32,7 +32,7 @@ def _own(holder: list[Any], like: Any) -> Any:
     array = g._payload
     fresh = _references(g) == 2 and _references(array) <= 3 and array.base is None and array.flags.owndata
     if fresh and (array.flags.c_contiguous or not like.flags.c_contiguous):
-        g._node = g._version = g._view = None
+        g._node = g._cell = g._view = None
         return g
     return from_array(np.array(array, order="C"))
 

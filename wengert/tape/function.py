@@ -157,7 +157,7 @@ class Context:
         if isinstance(held, Tensor) and held._node is node:
             return held
         out = from_array(held._payload if isinstance(held, Tensor) else held)
-        out._version, out._node = version, node
+        out._cell, out._node = version, node
         return out
 
 

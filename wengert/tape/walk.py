@@ -142,7 +142,7 @@ class Walk:
             value, version = saved[slot], versions[slot]
             if version is not None:
                 if type(version) is int:
-                    cell = value._version
+                    cell = value._cell
                     if cell is not None and cell.count != version:
                         return None
                     value = value._payload
@@ -158,7 +158,7 @@ class Walk:
             return g
         out = new_tensor(Tensor)
         out._payload = array if type(array) is ndarray else asarray(array)
-        out._node = out._version = out._view = out._grad = None
+        out._node = out._cell = out._view = out._grad = None
         return out
 
     def _visit(self, node: Node, state: State, g: Any = None) -> None:

@@ -282,7 +282,7 @@ def check_inplace(op: Op, sample: Sample) -> None:
     target = ops.clone(args[0])
     require(twin(target, *args[1:], **kwargs) is target, "the in-place twin does not return its argument")
     close(target._payload, want._payload, "the in-place twin")
-    require(target._version is not None and target._version.count == 1, "the in-place twin does not count as one write")
+    require(target._cell is not None and target._cell.count == 1, "the in-place twin does not count as one write")
 
 
 def check_error(op: Op, sample: ErrorSample) -> None:

@@ -179,7 +179,9 @@ def gradient_probe(func: Callable[..., Any], values: tuple[Any, ...], seeds: tup
     def input_name(i: int) -> str:
         return f"input {i}" if i < count else f"grad_output {i - count}"
 
-    return Probe(gradients, values + seeds, input_name, lambda k: f"gradient of input {reached[k]}", "reverse over reverse mode")
+    return Probe(
+        gradients, values + seeds, input_name, lambda k: f"gradient of input {reached[k]}", "reverse over reverse mode"
+    )
 
 
 def differentiable(outputs: Any) -> tuple[Tensor, ...]:
@@ -346,9 +348,8 @@ def check_undefined_gradients(probe: Probe, tol: Tolerance) -> None:
             implicit = probe.pullback({k: v})
         except Exception as error:
             text = f"backward works with zeros for the other outputs, but without them raises {error!r}"
-            fail(
-                Verdict.UNDEFINED, text, output=probe.kept[k], output_name=probe.output_name(probe.kept[k]), cause=error
-            )
+            place = probe.kept[k]
+            fail(Verdict.UNDEFINED, text, error, mode=probe.mode, output=place, output_name=probe.output_name(place))
         for p, (with_zeros, without) in enumerate(zip(explicit, implicit, strict=True)):
             expected = 0.0 if with_zeros is None else with_zeros
             found = np.zeros_like(expected) if without is None else without

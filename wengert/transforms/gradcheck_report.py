@@ -114,12 +114,10 @@ class GradcheckReport:
         for other in self.alternatives:
             yield f"  or          {other.verdict}: {other.text}"
         yield f"  try         {ADVICE[self.verdict]}"
-        if self.input is not None and self.output is not None:
+        if self.output is not None:
             part = f" ({self.component} part)" if self.component else ""
-            yield (
-                f"  where       {self.output_name}{_subscript(self.output_index)}{part} "
-                f"with respect to {self.input_name}{_subscript(self.input_index)}"
-            )
+            by = f" with respect to {self.input_name}{_subscript(self.input_index)}" if self.input is not None else ""
+            yield f"  where       {self.output_name}{_subscript(self.output_index)}{part}{by}"
         if self.numerical is not None and self.analytical is not None:
             yield f"  numerical   {self.numerical:.10g}" + ("" if self.eps is None else f"  (eps {self.eps:.1g})")
             yield f"  analytical  {self.analytical:.10g}"

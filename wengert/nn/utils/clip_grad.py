@@ -7,7 +7,6 @@ from typing import Any
 from wengert.array.dtype import float32
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
-from wengert.operators.create import tensor
 from wengert.tape.modes import no_grad
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
@@ -45,7 +44,7 @@ def get_total_norm(
     """
     found = _listed(tensors)
     if not found:
-        return tensor(0.0)
+        return ops.tensor(0.0)
     p = float(norm_type)
     with no_grad():
         total = _norm(found, p)

@@ -1,0 +1,28 @@
+"""``wengert.library``: operators of the user's own, declared and checked like the built-in ones.
+
+The families of :mod:`wengert.core.families` are the one-declaration form; :func:`opcheck` holds an operator to it.
+
+Example:
+    >>> import numpy as np
+    >>> import wengert as wg
+    >>> from wengert.library import elementwise
+    >>> from wengert.core.arguments import Number
+    >>> @elementwise(derivative={"input": lambda g, input: 3 * g * input * input}, samples=lambda s: [s((2, 3)), s(())])
+    ... def cube(input: Number):
+    ...     "Return the third power of each element."
+    ...     return input * input * input
+    >>> x = wg.tensor(2.0, requires_grad=True)
+    >>> wg.cube(x).backward(); x.grad
+    tensor(12.)
+    >>> wg.library.opcheck("cube")
+    {}
+"""
+
+from wengert.core.families import bilinear, composite, elementwise, linear, nondifferentiable, operator
+from wengert.core.operator import Op, Spec
+from wengert.core.registry import operators
+from wengert.testing.opcheck import opcheck
+
+__all__ = [
+    "Op", "Spec", "bilinear", "composite", "elementwise", "linear", "nondifferentiable", "opcheck", "operator", "operators",
+]  # fmt: skip

@@ -1,0 +1,58 @@
+"""What operators on images and matrices check alike: equal dtypes, one size per dimension, batched or not."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wengert.array.dtype import DType, dtype_of
+from wengert.array.shape import as_int
+from wengert.core.registry import ops
+from wengert.errors import DTypeError, ShapeError
+
+__all__ = ["batched", "per_dim", "same_dtype"]
+
+
+def same_dtype(name: str, **tensors: Any) -> None:
+    """Refuse tensors (arrays or Specs; None is left out) of different dtypes.
+
+    Raises:
+        DTypeError: naming every argument and its dtype.
+    """
+    given = {k: _dtype(t.dtype) for k, t in tensors.items() if t is not None}
+    if len(set(given.values())) > 1:
+        listed = ", ".join(f"{k}: {dtype}" for k, dtype in given.items())
+        raise DTypeError(f"{name}(): the tensors must have the same dtype, got {listed}; convert with .to(dtype)")
+
+
+def _dtype(dtype: Any) -> DType:
+    return dtype if isinstance(dtype, DType) else dtype_of(dtype)
+
+
+def per_dim(name: str, what: str, value: Any, dims: int) -> tuple[int, ...]:
+    """Return an int, or a sequence of one or ``dims`` ints, as one int for each dimension.
+
+    Raises:
+        ShapeError: if the sequence has another length.
+    """
+    if not isinstance(value, Sequence):
+        return (as_int(value, f"{name}(): {what}"),) * dims
+    if len(value) not in (1, dims):
+        raise ShapeError(f"{name}(): {what} takes an int or {dims} ints, one per spatial dimension, got {tuple(value)}")
+    sizes = tuple(as_int(v, f"{name}(): {what}") for v in value)
+    return sizes if len(sizes) == dims else sizes * dims
+
+
+def batched(name: str, dims: int, input: Any, function: Callable[[Any], Any]) -> Any:
+    """Apply a function of ``(N, C, *spatial)`` to such a tensor, or to a single ``(C, *spatial)`` as to a batch of one.
+
+    Raises:
+        ShapeError: for any other number of dimensions.
+    """
+    if input.ndim == dims + 2:
+        return function(input)
+    if input.ndim != dims + 1:
+        axes = ", ".join(("D", "H", "W")[3 - dims :] if dims > 1 else ("L",))
+        raise ShapeError(f"{name}(): input must be (N, C, {axes}) or (C, {axes}), got shape {tuple(input.shape)}")
+    found = function(ops.unsqueeze(input, 0))
+    if isinstance(found, tuple):
+        return tuple(ops.squeeze(f, 0) for f in found)
+    return ops.squeeze(found, 0)

@@ -1,0 +1,141 @@
+"""Masks: elements chosen, filled or replaced where a boolean tensor is True; positions of what is not zero."""
+
+from typing import Any
+
+import numpy as np
+
+from wengert.array.shape import broadcast_shapes
+from wengert.core.apply import as_tensor
+from wengert.core.arguments import Anything, AnythingOrScalar, Boolean
+from wengert.core.families import composite, operator
+from wengert.core.operator import Spec
+from wengert.core.registry import ops
+from wengert.core.tensor import from_array
+from wengert.errors import DTypeError, ShapeError
+from wengert.operators.writes import inplace_writer, publish_method
+
+__all__ = ["argwhere", "masked_fill", "masked_scatter", "masked_select", "nonzero"]
+
+
+def _filled_value(value: Any, dtype: Any) -> Any:
+    """Return the number to fill with, if ``dtype`` can hold it."""
+    if np.ndim(value):
+        raise ShapeError(f"masked_fill() takes a number or a 0-d tensor, got shape {np.shape(value)}")
+    value = np.asarray(value)
+    order = "biufc"
+    kinds = ["f" if kind == "V" else kind for kind in (value.dtype.kind, dtype.kind)]
+    if order.index(kinds[0]) > order.index(kinds[1]) and kinds != ["i", "u"]:
+        raise DTypeError(f"masked_fill(): the value {value} does not fit elements of {dtype}")
+    return value.astype(dtype)
+
+
+def _masked_fill_spec(input: Spec, mask: Spec, value: Any) -> Spec:  # noqa: A002
+    if isinstance(value, Spec) and value.shape:
+        raise ShapeError(f"masked_fill() takes a number or a 0-d tensor, got shape {tuple(value.shape)}")
+    return Spec(broadcast_shapes("masked_fill", input.shape, mask.shape), input.dtype)
+
+
+def _fill(input: Any, mask: Any, value: Any) -> Any:  # noqa: A002
+    """Write ``value`` into an array where ``mask`` is True."""
+    np.copyto(input, _filled_value(value, input.dtype), where=mask)
+    return input
+
+
+@operator(
+    vjp={
+        "input": lambda g, mask: ops.masked_fill(g, mask, 0),
+        "value": lambda g, mask, value_dtype: ops.cast(ops.where(mask, g, ops.zeros_like(g)).sum(), value_dtype),
+    },
+    jvp={
+        "input": lambda t, mask: ops.masked_fill(t, mask, 0),
+        "value": lambda t, mask, out: ops.where(mask, ops.cast(t, out.dtype), ops.zeros_like(out)),
+    },
+    spec=_masked_fill_spec,
+    widen=False,
+    samples=lambda s: [
+        s((2, 3), s.array([[True, False, True]]), -1.5), s((2, 3), s.array([[True], [False]]), ()), s((3,), s.array([[True], [False]]), 0),
+        s((), s.array(True), float("inf"), grad=False), s((0, 2), s.array([True, False]), 1.0), s((2,), s.array([True, False]), 2.0, kind="complex"),
+        s.error(TypeError, "does not fit", (2,), s.array([True, False]), 1.5, kind="integer"),
+        s.error(TypeError, "boolean tensor", (2,), s.array([1, 0]), 1.5),
+    ],
+)  # fmt: skip
+def masked_fill(input: Anything, mask: Boolean, value: AnythingOrScalar) -> Any:
+    """Return ``input`` with ``value``, a number or a 0-d tensor, where ``mask`` is True; the two broadcast."""
+    shape = broadcast_shapes("masked_fill", input.shape, mask.shape)
+    return _fill(np.array(np.broadcast_to(input, shape), order="C"), mask, value)
+
+
+inplace_writer("masked_fill", _fill)
+
+
+def _flat_positions(name: str, mask: Any, shape: tuple[int, ...]) -> Any:
+    """Return the flat positions at which ``mask``, broadcast to ``shape``, is True, as a tensor."""
+    if mask.dtype.category:
+        raise DTypeError(f"{name}(): mask must be a boolean tensor, got {mask.dtype}; use mask.bool()")
+    return from_array(np.flatnonzero(np.broadcast_to(mask._payload, shape)))
+
+
+@composite(
+    method=True,
+    samples=lambda s: [
+        s((2, 3), s.array([[True, False, True], [False, True, False]])), s((2, 3), s.array([[True], [False]])), s((3,), s.array([[True], [True]])),
+        s((2,), s.array([False, False])), s((), s.array(True)),
+    ],
+)  # fmt: skip
+def masked_select(input: Any, mask: Any) -> Any:
+    """Return the elements at which ``mask``, broadcast with ``input``, is True, as a vector."""
+    input, mask = as_tensor(input), as_tensor(mask)
+    shape = broadcast_shapes("masked_select", input.shape, mask.shape)
+    return ops.take(ops.expand(input, shape), _flat_positions("masked_select", mask, shape))
+
+
+def _source_part(name: str, source: Any, count: int) -> Any:
+    if source.numel() < count:
+        raise ShapeError(f"{name}(): the mask is True at {count} places, source has only {source.numel()} elements")
+    return ops.narrow(ops.reshape(source, (-1,)), 0, 0, count)
+
+
+@composite(
+    method=True,
+    samples=lambda s: [
+        s((2, 3), s.array([[True, False, True], [False, True, False]]), (2, 2)), s((2, 2), s.array([True, False]), (2,)),
+        s((2,), s.array([False, False]), (3,)),
+    ],
+)  # fmt: skip
+def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
+    """Return ``input`` with the elements of ``source``, in order, where ``mask`` is True; mask and input broadcast."""
+    input, mask, source = as_tensor(input), as_tensor(mask), as_tensor(source)
+    shape = broadcast_shapes("masked_scatter", input.shape, mask.shape)
+    found = _flat_positions("masked_scatter", mask, shape)
+    return ops.put(ops.expand(input, shape), found, _source_part("masked_scatter", source, found.numel()))
+
+
+def masked_scatter_(self: Any, mask: Any, source: Any) -> Any:
+    """In-place version of :func:`wengert.masked_scatter`."""
+    mask, shape = as_tensor(mask), tuple(self.shape)
+    if broadcast_shapes("masked_scatter_", shape, mask.shape) != shape:
+        raise ShapeError(f"masked_scatter_(): a mask of shape {tuple(mask.shape)} does not broadcast to shape {shape}")
+    found = _flat_positions("masked_scatter_", mask, shape)
+    return ops.put_(self, found, _source_part("masked_scatter_", as_tensor(source), found.numel()))
+
+
+publish_method(masked_scatter_)
+
+
+# ---- positions of what is not zero
+
+
+@composite(method=True, samples=lambda s: [s((2, 3), kind="integer"), s((2,), kind="boolean"), s(()), s((0, 2))])
+def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
+    """Return the positions of the elements that are not zero: one per row, or (``as_tuple``) a tensor per dimension."""
+    array = as_tensor(input)._payload
+    if as_tuple:
+        return tuple(from_array(i) for i in np.nonzero(array if array.ndim else array.reshape(1)))
+    return argwhere(input)
+
+
+@composite(method=True, samples=lambda s: [s((2, 3), kind="integer"), s((2,), kind="boolean"), s(()), s((0, 2))])
+def argwhere(input: Any) -> Any:
+    """Return the positions of the elements that are not zero, one per row."""
+    array = as_tensor(input)._payload
+    return from_array(np.ascontiguousarray(np.argwhere(array)))
