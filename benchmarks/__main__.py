@@ -43,7 +43,7 @@ def arguments() -> argparse.Namespace:
     option = parser.add_argument
     option("--only", default="", metavar="P1,P14", help="measure only these promises")
     option("--rounds", type=int, default=7, help="rounds per case (default: %(default)s)")
-    option("--samples", type=int, default=30, help="samples per round (default: %(default)s)")
+    option("--samples", type=int, default=100, help="samples per round (default: %(default)s)")
     option("--seconds", type=float, default=1.0, help="limit of a round (default: %(default)s)")
     option("--threads", type=int, default=machine.cores(), help="threads (default: all cores, %(default)s)")
     option("--patience", type=float, default=2.0, help="seconds to wait for a quiet machine (default: %(default)s)")

@@ -24,7 +24,7 @@ class Outcome(NamedTuple):
 def case_table(workload: Workload, case: Case, rows: Sequence[Row]) -> str:
     """Return the table of one case, the fastest framework first."""
     measured = sorted((row for row in rows if not row.failure), key=lambda row: row.median)
-    cells = [("framework", "median", "p10", "p90", "ratio", "first call", "error", "others")]
+    cells: list[tuple[str, ...]] = [("framework", "median", "p10", "p90", "ratio", "first call", "error", "others")]
     cells += [_cells(row, case.unit) for row in measured]
     lines = ["", f"{workload.promise} {workload.name}, {case.name}: {workload.title}", *_aligned(cells)]
     lines += [f"  {row.framework}: {row.failure}" for row in rows if row.failure]
@@ -63,7 +63,7 @@ def outcome(workload: Workload, case: Case, rows: Sequence[Row]) -> Outcome:
 
 def summary_table(outcomes: Sequence[Outcome]) -> str:
     """Return a line per case: the ratio of wengert to the best peer, what was promised, and whether it is kept."""
-    cells = [("promise", "work", "case", "ratio", "must", "aim", "best peer", "")]
+    cells: list[tuple[str, ...]] = [("promise", "work", "case", "ratio", "must", "aim", "best peer", "")]
     for each in outcomes:
         ratio = "-" if each.ratio is None else f"{each.ratio:.2f}"
         row = (each.promise, each.name, each.case.name, ratio, f"{each.case.must:g}", f"{each.case.aim:g}")

@@ -33,7 +33,9 @@ short, int, long = int16, int32, int64
 cfloat, cdouble = complex64, complex128
 inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
 
-_SUBPACKAGES = ("cli", "data", "fft", "func", "library", "linalg", "nn", "optim", "serialization", "special", "testing", "utils")
+_SUBPACKAGES = (
+    "cli", "data", "fft", "library", "linalg", "nn", "optim", "random", "serialization", "special", "testing", "utils",
+)  # fmt: skip
 _ELSEWHERE = {"load_file": "serialization", "save_file": "serialization"}
 
 __all__ = [

@@ -14,7 +14,7 @@ LEARNING_RATE = 1e-3
 
 def build(case: Any, data: Any, ctx: Any) -> SimpleNamespace:
     """``data`` holds x, y, and for each layer w (inputs × outputs) and b."""
-    linear = [nn.Linear(inputs, outputs) for inputs, outputs in pairwise(case.sizes)]
+    linear: list[Any] = [nn.Linear(inputs, outputs) for inputs, outputs in pairwise(case.sizes)]
     with wg.no_grad():
         for i, layer in enumerate(linear):
             layer.weight.copy_(wg.tensor(data[f"w{i}"].T))

@@ -15,7 +15,7 @@ CASES = [Case("64-32-10, batch 32", must=0.8, aim=0.4)]
 
 def data(case: Case, rng: np.random.Generator) -> Arrays:
     """A batch, and first weights as PyTorch's layers keep them: (outputs, inputs)."""
-    arrays = {
+    arrays: dict[str, Any] = {
         "x": rng.standard_normal((BATCH, SIZES[0])).astype(np.float32),
         "y": rng.integers(0, SIZES[-1], BATCH),
     }

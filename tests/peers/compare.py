@@ -11,6 +11,16 @@ from wengert.core.tensor import Tensor, from_array
 from wengert.testing.samples import ErrorSample, Sample, samples_of, tensors_in
 from wengert.tape.api import grad
 
+
+def _corner(src: Any, index: Any) -> Any:
+    return src[tuple(slice(n) for n in index.shape)]
+
+
+def _powers(count: int, increasing: bool) -> Any:
+    powers = torch.arange(count)
+    return powers if increasing else powers.flip(0)
+
+
 # Operators whose public place in PyTorch does not follow from their name, or that it does not have (None).
 ELSEWHERE: dict[str, Any] = {
     "cast": lambda input, dtype: input.to(dtype),
@@ -18,6 +28,11 @@ ELSEWHERE: dict[str, Any] = {
     "expand": torch.Tensor.expand,
     "sum_to_size": torch.Tensor.sum_to_size,
     "view_write": None,
+    # PyTorch's own backward refuses a src larger than index, and vander at all; its as_strided_scatter has a wrong one.
+    "scatter_add": lambda x, dim, index, src: torch.scatter_add(x, dim, index, _corner(src, index)),
+    "scatter_reduce": lambda x, dim, index, src, *args, **kwargs: torch.scatter_reduce(x, dim, index, _corner(src, index), *args, **kwargs),
+    "vander": lambda x, N=None, *, increasing=False: x[:, None] ** _powers(len(x) if N is None else N, increasing),
+    "as_strided_scatter": None,
 }
 
 

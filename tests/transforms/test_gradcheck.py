@@ -217,6 +217,8 @@ WRONG = {
         lambda: (at(0.5, 0.7),),
         Verdict.NOT_FINITE,
     ),
+    "value infinite": (lambda x: 1 / x, lambda: (at(0.5, 0.0),), Verdict.NOT_FINITE),
+    "overflow": (lambda x: x.exp(), lambda: (at(0.5, 800.0),), Verdict.NOT_FINITE),
     "value NaN": (lambda x: x.log(), lambda: (at(0.5, -0.7),), Verdict.NOT_FINITE),
     "kink": (lambda x: x.relu(), lambda: (at(0.5, 0.0),), Verdict.KINK),
     "kink nearby": (lambda x: x.abs(), lambda: (at(0.5, 3e-7),), Verdict.KINK),
@@ -262,6 +264,14 @@ def test_low_precision_is_warned_about_and_named(dtype: Any) -> None:
     with pytest.warns(UserWarning, match="double precision"):
         assert gradcheck(lambda x: x * x * 3 + 100, (x,), eps=1e-1, atol=1.0)
     assert gradcheck(lambda x: x * x * 3 + 100, (x,), double=True)
+
+
+@pytest.mark.filterwarnings("ignore:.*double precision")
+def test_bfloat16_is_named() -> None:
+    x = leaf(3).detach().to(wg.bfloat16).requires_grad_()
+    report = failure(lambda x: x * x * 3, (x,))
+    assert report.verdict is Verdict.PRECISION, f"{report}"
+    assert failure(planted(lambda x: x * x, lambda g, x: -2 * g * x), (x,)).verdict is Verdict.SIGN
 
 
 @pytest.mark.filterwarnings("ignore:.*double precision")

@@ -85,9 +85,9 @@ def draw(history: list[Epoch], digits: Digits, predictions: wg.Tensor, path: Pat
     figure = require("matplotlib.figure", EXTRA).Figure(figsize=(12, 5), layout="constrained")
     curves, gallery = figure.subfigures(1, 2, width_ratios=(1, 1.3))
     _draw_curves(curves, history)
-    wrong = predictions != digits.held_out_labels
-    gallery.suptitle(f"held-out digits: {int(wrong.sum())} of {len(wrong)} wrong")
-    order = wg.argsort(wrong.int(), descending=True, stable=True).tolist()
+    right = (predictions == digits.held_out_labels).tolist()
+    gallery.suptitle(f"held-out digits: {right.count(False)} of {len(right)} wrong")
+    order = sorted(range(len(right)), key=right.__getitem__)
     cells = gallery.subplots(ROWS, COLUMNS)
     for cell, i in zip(cells.flat, order, strict=False):
         said, label = int(predictions[i]), int(digits.held_out_labels[i])

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
+from wengert.cli.formulas import formula, spec_formulas
 from wengert.core import registry
 
 __all__ = ["DESCRIPTION", "HELP", "NAME", "add_arguments", "describe", "run", "summary"]
@@ -49,32 +50,42 @@ def summary(op: Any) -> str:
 
 def describe(op: Any) -> str:
     """Return everything that is declared of one operator, as text of several lines."""
-    return "\n".join([str(op.signature), "", textwrap.indent(inspect.cleandoc(op.doc), "  "), "", *_rows(op)])
+    rows = (line for name, value in _facts(op) for line in _row(name, value))
+    return "\n".join([str(op.signature), "", textwrap.indent(inspect.cleandoc(op.doc), "  "), "", *rows])
 
 
-def _rows(op: Any) -> Iterator[str]:
-    rows = {
-        "family": op.family,
-        "shape": op.shape_rule,
-        "dtype": op.dtype_rule,
-        "devices": ", ".join(op.devices),
-        "cost": _cost(op),
-    }
-    for name, value in rows.items():
-        yield f"  {name:12}{value}"
-    if not op.derivative:
-        yield f"  {'derivative':12}{'that of its body' if op.family == 'composite' else 'none'}"
-    for name, rule in op.derivative.items():
-        yield f"  {'d / d ' + name:12}{rule}"
+def _facts(op: Any) -> Iterator[tuple[str, str]]:
+    """Yield what is declared of an operator besides its text, as (what, value)."""
+    shape, dtype = _shape_and_dtype(op)
+    yield "family", op.family
+    yield "shape", shape
+    yield "dtype", dtype
+    yield "devices", ", ".join(op.devices)
+    yield "cost", "not declared" if op.cost is None else f"{formula(op.cost)} floating-point operations"
+    if op.rules is None:
+        yield "derivative", "that of its body" if op.composite else "none"
+    elif op.rules.joint is not None:
+        yield "derivative", formula(op.rules.joint[0])
+    else:
+        for argument, (rule, _) in op.rules.rules.items():
+            yield f"d / d {op.signature.names[argument]}", formula(rule)
 
 
-def _cost(op: Any) -> str:
-    """Return the cost rule in words or, where it is a function, as its source."""
-    if op.cost is None:
-        return "not declared"
-    if isinstance(op.cost, str):
-        return op.cost
-    return " ".join(inspect.getsource(op.cost).split()).rstrip(",")
+def _shape_and_dtype(op: Any) -> tuple[str, str]:
+    """Return how shape and dtype of the result follow from the arguments'."""
+    if op.spec is None:
+        return "that of its body", "that of its body"
+    found = spec_formulas(op.spec)
+    shape = "the tensor arguments broadcast" if op.batch == "broadcast" else found[0] if found else formula(op.spec)
+    declared = op.promote is not None or op.result != "kernel"
+    return shape, op.dtype_rule if declared or found is None else found[1]
+
+
+def _row(name: str, value: str) -> list[str]:
+    """Return one fact as lines; a value of several lines stands indented below its name."""
+    if "\n" in value:
+        return [f"  {name}", *textwrap.indent(value, " " * 6).splitlines()]
+    return [f"  {name:15}{value}"]
 
 
 def _unknown(what: str, name: str, known: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wengert.array.dtype import FLOAT, DType, can_cast, dtype_of, real_of, result_dtype, scalar_dtype
+from wengert.array.dtype import DTYPES, FLOAT, DType, bfloat16, can_cast, dtype_of, real_of, result_dtype, scalar_dtype
 from wengert.array.shape import broadcast_shapes
 from wengert.core.operator import Op, Spec
 from wengert.core.record import record
@@ -23,6 +23,9 @@ from wengert.errors import DTypeError, ShapeError
 from wengert.settings import settings
 
 __all__ = ["as_tensor", "call", "common_dtype", "execute", "specs"]
+
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+_CATEGORIES = {d.numpy: d.category for d in DTYPES if d is not bfloat16}
 
 
 def call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -38,19 +41,21 @@ def bind(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     signature = op.signature
     values = signature.bind(args, kwargs)
     ndim = 0
-    for i in reversed(signature.inputs):
-        slot = signature.slots[i]
+    for i, mark, name, optional in signature.tensors:
         value = values[i]
-        if value is None and slot.default is None:
+        if isinstance(value, Tensor):
+            array = value._payload
+            if mark.restricted and _CATEGORIES.get(array.dtype, -1) not in mark.categories:
+                lift(op, name, mark, value)
+            ndim = len(array.shape)
+        elif value is None and optional:
             continue
-        assert slot.input is not None
-        if slot.input.many:
-            value = values[i] = lift_many(op, slot.name, slot.input, value)
-            first = value[0] if value else None
+        elif mark.many:
+            value = values[i] = lift_many(op, name, mark, value)
+            ndim = len(value[0]._payload.shape) if value else 0
         else:
-            first = value = values[i] = lift(op, slot.name, slot.input, value)
-        if isinstance(first, Tensor):
-            ndim = len(first._payload.shape)
+            value = values[i] = lift(op, name, mark, value)
+            ndim = len(value._payload.shape) if isinstance(value, Tensor) else ndim
     signature.normalise(values, ndim)
     return values
 
@@ -125,9 +130,14 @@ def execute(op: Op, values: list[Any]) -> Any:
     if op.composite:
         return op.call_kernel(values)
     state = thread.state
-    arrays, target = _arrays(op, values)
+    arrays, target = _ready(op, values) or _arrays(op, values)
+    names = op.keywords
     try:
-        result = state.run(op.call_kernel, arrays)
+        if names:
+            at = op.signature.positional
+            result = state.run(op.kernel, *arrays[:at], **dict(zip(names, arrays[at:], strict=True)))
+        else:
+            result = state.run(op.kernel, *arrays)
     except (ValueError, IndexError, TypeError, ZeroDivisionError) as error:
         raise _explained(op, values, error) from error
     single = len(op.outputs) == 1 and not op.variable
@@ -136,7 +146,7 @@ def execute(op: Op, values: list[Any]) -> Any:
     wrapped = [from_array(r) for r in results]
     if op.view and not state.inference:
         _link_views(op, values, wrapped, not state.grad, single)
-    if state.grad:
+    if state.grad and op.family != "nondifferentiable":
         record(op, values, wrapped)
     if single:
         return wrapped[0]
@@ -147,6 +157,26 @@ def execute(op: Op, values: list[Any]) -> Any:
 def result_type(op: Op) -> Any:
     """Return the named tuple of an operator's several results: ``values, indices = x.sort()`` or ``x.sort().values``."""
     return namedtuple(op.name, op.outputs)  # type: ignore[misc]  # the fields are known when the operator is declared
+
+
+def _ready(op: Op, values: list[Any]) -> tuple[list[Any], DType | None] | None:
+    """Return the kernel's arguments where nothing has to be cast: tensors of one float dtype, or none that promote."""
+    arrays = list(values)
+    common = None
+    for i in op.signature.inputs:
+        value = values[i]
+        if isinstance(value, Tensor):
+            array = arrays[i] = value._payload
+            dtype = array.dtype
+            if op.promote is None:
+                if dtype.itemsize == 2 and op.widen:
+                    return None
+            elif (dtype is not F32 and dtype is not F64) or (common is not None and dtype is not common):
+                return None
+            common = dtype
+        elif value is not None:
+            return None
+    return arrays, None
 
 
 def _arrays(op: Op, values: list[Any]) -> tuple[list[Any], DType | None]:
@@ -184,7 +214,8 @@ def _array(value: Any, dtype: Any, widen: bool) -> tuple[Any, DType | None]:
 
 def _settle(op: Op, array: Any, target: DType | None) -> Any:
     """Return a kernel's result as an array of the declared dtype."""
-    array = np.asarray(array)
+    if type(array) is not np.ndarray:
+        array = np.asarray(array)
     if target is None or array.dtype == target.numpy:
         return array
     if op.result == "kernel" and array.dtype != np.float32:
@@ -197,7 +228,7 @@ def _link_views(op: Op, values: list[Any], results: list[Any], no_grad: bool, si
     source = values[op.signature.inputs[0]]
     memory = source._payload
     for k, out in enumerate(results):
-        if out._payload is memory or np.may_share_memory(out._payload, memory):
+        if out._payload is memory or not out._payload.size or np.may_share_memory(out._payload, memory):
             problem = None
             if not single:
                 problem = f"it is one of several views returned by {op.name}()"
@@ -241,7 +272,7 @@ def _explained(op: Op, values: list[Any], error: Exception) -> Exception:
         if isinstance(values[i], Tensor)
     )
     kind = ShapeError if type(error) is ValueError else type(error)
-    return kind(f"{op.name}(): {error} (shapes: {given})")
+    return kind(f"{op.name}(): {str(error).removeprefix(op.name + ': ')} (shapes: {given})")
 
 
 def write_out(op: Op, out: Any, result: Any) -> Any:

@@ -22,7 +22,7 @@ __all__ = ["binary_lane", "general_lane", "unary_lane"]
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 _new_tensor: Callable[[type[Any]], Any] = object.__new__
-_new_node = OpNode.__new__
+_new_node, _new_version = OpNode.__new__, Version.__new__
 _frame = sys._getframe
 ndarray, asarray = np.ndarray, np.asarray
 
@@ -59,6 +59,7 @@ def unary_lane(op: Op) -> Callable[..., Any]:
     if plans and plans[1][0] is None or not plain:
         return general_lane(op)
     plan, (keep_input, keep_out) = plans[1] if plans else (None, (False, False))
+    blank = (None,) * len(defaults)
     recorded = op.family != "nondifferentiable"
 
     def function(input: Any, *rest: Any, **kwargs: Any) -> Any:  # noqa: A002
@@ -84,16 +85,15 @@ def unary_lane(op: Op) -> Callable[..., Any]:
                 node.plan, node.inputs = plan, (origin,)
                 if keep_input:
                     version = input._cell
-                    node.saved = (input, *defaults)
-                    node.versions = (0 if version is None else version.count, *(None,) * len(defaults))
-                elif keep_out:
-                    out._cell = cell = Version()
-                    node.saved, node.versions = (None, *defaults, array), (None, *(None,) * len(defaults), cell)
+                    version = 0 if version is None else version.count
                 else:
-                    node.saved, node.versions = (None, *defaults), (None,) * (1 + len(defaults))
-                if keep_input and keep_out:
-                    out._cell = cell = Version()
-                    node.saved, node.versions = (*node.saved, array), (*node.versions, cell)
+                    version = None
+                cell = None
+                if keep_out:
+                    out._cell = cell = _new_version(Version)
+                    cell.count, cell.writes = 0, ()
+                node.saved = (input if keep_input else None, *defaults, array if keep_out else None)
+                node.versions = (version, *blank, cell)
                 node.shape, node.dtype, node.extra, node.sequence = array.shape, array.dtype, None, next_sequence()
                 frame = _frame(1)
                 code = frame.f_code
@@ -161,7 +161,8 @@ def binary_lane(op: Op, general: Callable[..., Any] = general) -> Callable[..., 
                         version_y = other._cell
                         version_y = 0 if version_y is None else version_y.count
                 if keep_out:
-                    out._cell = cell = Version()
+                    out._cell = cell = _new_version(Version)
+                    cell.count, cell.writes = 0, ()
                 if defaults:
                     node.saved = (saved_x, saved_y, *defaults, array if keep_out else None)
                     node.versions = (version_x, version_y, *blank, cell)

@@ -30,14 +30,12 @@ class Version:
 
     def __init__(self) -> None:
         self.count = 0
-        self.writes: list[tuple[int, str, Place]] = []
+        self.writes: tuple[tuple[int, str, Place], ...] = ()
 
     def bump(self, name: str, place: Place) -> None:
         """Note one write by operator ``name`` at ``place``."""
         self.count += 1
-        self.writes.append((self.count, name, place))
-        if len(self.writes) > self.KEPT:
-            del self.writes[0]
+        self.writes = (*self.writes[1 - self.KEPT :], (self.count, name, place))
 
     def first_write_after(self, seen: int) -> str:
         """Describe the first remembered write after version ``seen``."""

@@ -49,7 +49,7 @@ class Op:
     """
 
     __slots__ = (
-        "batch", "composite", "cost", "doc", "family", "function", "home", "jvp", "kernel", "lowering", "name", "outputs",
+        "batch", "composite", "cost", "doc", "family", "function", "home", "jvp", "kernel", "keywords", "lowering", "name", "outputs",
         "promote", "result", "rules", "samples", "signature", "spec", "ufunc", "variable", "view", "widen",
     )  # fmt: skip
 
@@ -71,6 +71,7 @@ class Op:
         self.jvp, self.batch, self.spec, self.cost, self.samples = jvp, batch, spec, cost, samples
         self.lowering, self.composite = lowering, composite
         self.home = _home(self.name) if home is None else (home,) if isinstance(home, str) else home
+        self.keywords = signature.names[signature.positional :]
         self.function: Any = None
         if self.rules is not None:
             self.rules.op = self

@@ -38,11 +38,12 @@ class Input:
         scalar: a Python number may stand for the tensor and is then weakly typed.
     """
 
-    __slots__ = ("categories", "kind", "many", "scalar")
+    __slots__ = ("categories", "kind", "many", "restricted", "scalar")
 
     def __init__(self, kind: str = "any", many: bool = False, scalar: bool = False) -> None:
         self.kind = kind
         self.categories = _KINDS[kind]
+        self.restricted = kind != "any"
         self.many = many
         self.scalar = scalar
 
@@ -112,10 +113,14 @@ class Signature:
 
     Attributes:
         slots: one :class:`Slot` per argument. names: their names. inputs: the indices of tensor arguments.
-        positional: how many may be given by position.
+        positional: how many may be given by position; required: how many must be given.
+        tails: the defaults that follow n given arguments. tensors: (index, mark, name, may be None), the last first.
     """
 
-    __slots__ = ("fn", "index", "inputs", "many", "names", "owner", "params", "positional", "slots", "variadic")
+    __slots__ = (
+        "fn", "index", "inputs", "many", "names", "owner", "params", "positional", "required", "slots", "tails", "tensors",
+        "variadic",
+    )  # fmt: skip
 
     def __init__(self, fn: Callable[..., Any], owner: str) -> None:
         code, hints = fn.__code__, fn.__annotations__
@@ -136,8 +141,11 @@ class Signature:
         self.index = {name: i for i, name in enumerate(names)}
         self.inputs = tuple(i for i, s in enumerate(slots) if s.input is not None)
         self.many = any(s.input is not None and s.input.many for s in slots)
-        self.params = tuple((i, s.param.normalise) for i, s in enumerate(slots) if s.input is None and s.param is not PLAIN)
+        self.tensors = tuple((i, s.input, s.name, s.default is None) for i, s in reversed([*enumerate(slots)]) if s.input)
+        self.params = tuple((i, s.param.normalise, s.name) for i, s in enumerate(slots) if s.input is None and s.param is not PLAIN)
         self.positional = code.co_argcount
+        self.required = max((i + 1 for i, s in enumerate(slots) if s.default is MISSING), default=0)
+        self.tails = tuple(tuple(s.default for s in slots[n:]) for n in range(self.positional + 1))
         variadic = [i for i, s in enumerate(slots) if s.param.variadic]
         if len(variadic) > 1:
             raise DeclarationError(f"operator '{owner}' has two variadic arguments")
@@ -163,10 +171,12 @@ class Signature:
             first = args[self.variadic]
             if len(args) > self.positional or (hasattr(first, "__index__") and not isinstance(first, Sequence)):
                 args = self._gather(args)
+        if not kwargs and self.required <= len(args) <= self.positional:
+            return [*args, *self.tails[len(args)]]
         if len(args) > self.positional:
             raise TypeError(f"{self.owner}() takes at most {self.positional} positional arguments, got {len(args)}; "
                             f"its signature is {self}")  # fmt: skip
-        values = [*args, *[slot.default for slot in self.slots[len(args) :]]]
+        values = [*args, *self.tails[len(args)]]
         for name, value in kwargs.items():
             i = self.index.get(name)
             if i is None:
@@ -191,5 +201,5 @@ class Signature:
 
     def normalise(self, values: list[Any], ndim: int) -> None:
         """Normalise the arguments that are not tensors, in place."""
-        for i, rule in self.params:
-            values[i] = rule(values[i], ndim, self.names[i])
+        for i, rule, name in self.params:
+            values[i] = rule(values[i], ndim, name)

@@ -424,6 +424,8 @@ def wrote(tensor: Any, name: str = "an in-place operation") -> None:
 def refresh(tensor: Any) -> Node | None:
     """Return the node of a view, made again if its base has got another history since."""
     view = tensor._view
+    while view.base._view is not None:  # the base got another shape in place: it is itself a view of its former self
+        view.base = view.base._view.base
     if view.base_node is not view.base._node:
         view.base_node = view.base._node
         state = thread.state

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wengert.errors import ShapeError
+from wengert.kernels.windows import along
 
 __all__ = ["EdgeMode", "pad_constant", "pad_constant_transpose", "pad_edges", "pad_edges_transpose"]
 
@@ -83,7 +84,7 @@ def pad_edges(x: Array, pads: Sequence[tuple[int, int]], mode: EdgeMode) -> Arra
         if before or after:
             size = x.shape[axis]
             _check_edge(size, before, after, mode, axis)
-            middle = x[_along(axis, _middle(size, before, after))]
+            middle = x[along(axis, _middle(size, before, after))]
             edges = [x.take(_sources(size, edge, mode), axis) for edge in _edges(size, before, after)]
             x = np.concatenate([edges[0], middle, edges[1]], axis)
     return x.copy() if not any(before or after for before, after in pads) else x
@@ -115,13 +116,13 @@ def _fold_edges(g: Array, axis: int, size: int, before: int, after: int, mode: E
     out = np.zeros((*g.shape[:axis], size, *g.shape[axis + 1 :]), g.dtype)
     first, last = _edges(size, before, after)
     stop = g.shape[axis] - len(last)
-    out[_along(axis, _middle(size, before, after))] = g[_along(axis, slice(len(first), stop))]
+    out[along(axis, _middle(size, before, after))] = g[along(axis, slice(len(first), stop))]
     for edge, part in ((first, slice(0, len(first))), (last, slice(stop, None))):
         if edge.size:
-            sources, values = _sources(size, edge, mode), g[_along(axis, part)]
+            sources, values = _sources(size, edge, mode), g[along(axis, part)]
             if mode == "replicate":  # all copies of one element; the sources of the other modes differ
                 sources, values = sources[:1], values.sum(axis, keepdims=True, dtype=g.dtype)
-            out[_along(axis, sources)] += values
+            out[along(axis, sources)] += values
     return out
 
 
@@ -147,10 +148,6 @@ def _sources(size: int, positions: NDArray[np.intp], mode: EdgeMode) -> NDArray[
     if mode == "circular":
         return positions % max(size, 1)
     return np.where(positions < 0, -positions, 2 * (size - 1) - positions)
-
-
-def _along(axis: int, index: Any) -> tuple[Any, ...]:
-    return (slice(None),) * axis + (index,)
 
 
 def _check_edge(size: int, before: int, after: int, mode: EdgeMode, axis: int) -> None:

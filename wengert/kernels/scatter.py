@@ -17,6 +17,7 @@ __all__ = [
     "Reduction",
     "checked_index",
     "gather",
+    "identity",
     "index_add",
     "index_put",
     "index_select",
@@ -146,7 +147,7 @@ def scatter_reduce(x: Array, dim: int, index: Array, src: Array, reduce: Reducti
     out = np.array(x, order="C")
     flat = out.reshape(-1)
     if not include_self:
-        flat[positions] = _identity(reduce, x.dtype)
+        flat[positions] = identity(reduce, x.dtype)
     ufunc.at(flat, positions, _source("scatter_reduce", src, index).reshape(-1))
     if reduce == "mean":
         counts = np.bincount(positions, minlength=flat.size) + int(include_self)
@@ -278,7 +279,7 @@ def segment_reduce(x: Array, segments: Array, count: int, reduce: Reduction) -> 
         raise ShapeError(f"segment_reduce: segments of shape {segments.shape} do not fit x of shape {x.shape}")
     ufunc = _reducer("segment_reduce", reduce, x.dtype)
     rows = checked_index("segment_reduce", segments, 0, count)
-    out = np.full((count, *x.shape[1:]), _identity(reduce, x.dtype), x.dtype)
+    out = np.full((count, *x.shape[1:]), identity(reduce, x.dtype), x.dtype)
     width = math.prod(x.shape[1:])
     _accumulate_rows(ufunc, out.reshape(count, width), rows, x.reshape(len(x), width))
     if reduce == "mean":
@@ -355,7 +356,7 @@ def _reducer(name: str, reduce: Reduction, dtype: np.dtype[Any]) -> np.ufunc:
     return ufuncs[reduce]
 
 
-def _identity(reduce: Reduction, dtype: np.dtype[Any]) -> Any:
+def identity(reduce: Reduction, dtype: np.dtype[Any]) -> Any:
     """Return the number that changes nothing in a reduction."""
     if reduce in ("sum", "mean", "prod"):
         return int(reduce == "prod")

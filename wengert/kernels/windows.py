@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from wengert.errors import ShapeError
 
-__all__ = ["check_geometry", "taps", "window_count", "windows"]
+__all__ = ["along", "check_geometry", "taps", "window_count", "windows"]
 
 
 def window_count(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
@@ -95,6 +95,16 @@ def _span(offset: int, size: int, count: int, stride: int) -> tuple[slice, slice
     if last <= first:
         return slice(0, 0), slice(0, 0)
     return slice(first, last), slice(first * stride + offset, (last - 1) * stride + offset + 1, stride)
+
+
+def along(axis: int, index: Any) -> tuple[Any, ...]:
+    """Return what applies ``index`` to one dimension and leaves the others whole.
+
+    Example:
+        >>> np.arange(6).reshape(2, 3)[along(1, slice(2, 3))].tolist()
+        [[2], [5]]
+    """
+    return (slice(None),) * axis + (index,)
 
 
 def check_geometry(name: str, dimensions: int, **parameters: Sequence[int]) -> None:

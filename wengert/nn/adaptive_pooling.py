@@ -116,6 +116,9 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
 
 
 class _FractionalMaxPool(Module):
+    _dims: int
+    _random_samples: Tensor | None
+
     def __init__(
         self, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
         _random_samples: Tensor | None = None,
@@ -123,9 +126,10 @@ class _FractionalMaxPool(Module):
         super().__init__()
         if (output_size is None) == (output_ratio is None):
             raise ValueError(f"{type(self).__name__} takes exactly one of output_size and output_ratio")
-        ratios = output_ratio if isinstance(output_ratio, tuple) else (output_ratio,)
-        if output_ratio is not None and not all(0 < ratio < 1 for ratio in ratios):
-            raise ValueError(f"output_ratio must lie between 0 and 1, got {output_ratio}")
+        if output_ratio is not None:
+            output_ratio = output_ratio if isinstance(output_ratio, tuple) else (output_ratio,) * self._dims
+            if not all(0 < ratio < 1 for ratio in output_ratio):
+                raise ValueError(f"output_ratio must lie between 0 and 1, got {output_ratio}")
         self.kernel_size = kernel_size
         self.output_size = output_size
         self.output_ratio = output_ratio
@@ -151,7 +155,7 @@ class FractionalMaxPool2d(_FractionalMaxPool):
         wengert.Size([1, 1, 4, 4])
     """
 
-    _random_samples: Tensor | None
+    _dims = 2
 
     def forward(self, input: Tensor) -> Any:
         """Return the maxima."""
@@ -167,7 +171,7 @@ class FractionalMaxPool3d(_FractionalMaxPool):
         wengert.Size([1, 1, 2, 2, 2])
     """
 
-    _random_samples: Tensor | None
+    _dims = 3
 
     def forward(self, input: Tensor) -> Any:
         """Return the maxima."""

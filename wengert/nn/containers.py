@@ -115,14 +115,14 @@ class Sequential(_Numbered):
     def __iadd__(self, other: "Sequential") -> Self:
         return self.extend(_sequential(other))
 
-    def __mul__(self, times: int) -> "Sequential":
+    def __mul__(self, times: Any) -> "Sequential":
         if not isinstance(times, int) or times <= 0:
             raise ValueError(f"a Sequential can be repeated a positive number of times, got {times!r}")
         return Sequential(*(module for _ in range(times) for module in self))
 
     __rmul__ = __mul__
 
-    def __imul__(self, times: int) -> Self:
+    def __imul__(self, times: Any) -> Self:
         self._refill(self * times)
         return self
 

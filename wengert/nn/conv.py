@@ -49,8 +49,8 @@ class _Conv(Module):
         self.padding_mode = padding_mode
         if isinstance(padding, str):
             self._check_named_padding(padding)
-        channels = (in_channels, out_channels // groups) if transposed else (out_channels, in_channels // groups)
-        self.register_parameter("weight", unset((*channels, *self.kernel_size), device, dtype))
+        outer, inner = (in_channels, out_channels) if transposed else (out_channels, in_channels)
+        self.register_parameter("weight", unset((outer, inner // groups, *self.kernel_size), device, dtype))
         self.register_parameter("bias", unset(out_channels, device, dtype, bias))
         self.reset_parameters()
 
@@ -182,7 +182,7 @@ class _Transposed(_Conv):
     """A transposed convolution: the gradient of a convolution with respect to its input."""
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: Size, stride: Size = 1, padding: Size = 0,
+        self, in_channels: int, out_channels: int, kernel_size: Size, stride: Size = 1, padding: Any = 0,
         output_padding: Size = 0, groups: int = 1, bias: bool = True, dilation: Size = 1, padding_mode: str = "zeros",
         device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip

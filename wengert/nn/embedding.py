@@ -50,7 +50,7 @@ class _Table(Module):
         init.normal_(self.weight)
         if self.padding_idx is not None:
             with no_grad():
-                self.weight[self.padding_idx].fill_(0)
+                ops.select(self.weight, 0, self.padding_idx).fill_(0)
 
     def extra_repr(self) -> str:
         """Sizes, and every setting that differs from its default."""

@@ -1,6 +1,7 @@
 """Layers that change the shape only."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
@@ -44,7 +45,7 @@ class Unflatten(Module):
 
     _shown = ("dim", "unflattened_size")
 
-    def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
+    def __init__(self, dim: Any, unflattened_size: Any) -> None:
         super().__init__()
         if not isinstance(dim, int):
             raise TypeError(f"dim must be an int, got {type(dim).__name__}; named dimensions are not supported")

@@ -24,7 +24,7 @@ _LINEAR = (
 )  # fmt: skip
 
 
-def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+def calculate_gain(nonlinearity: str, param: Any = None) -> float:
     """Return the factor by which weights must grow to make up for a non-linearity.
 
     Args:

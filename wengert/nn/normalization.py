@@ -36,12 +36,8 @@ class LayerNorm(Module):
         self.normalized_shape = _shape(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        place: dict[str, Any] = {"device": device, "dtype": dtype}
-        affine = elementwise_affine
-        self.register_parameter("weight", Parameter(ops.empty(self.normalized_shape, **place)) if affine else None)
-        self.register_parameter(
-            "bias", Parameter(ops.empty(self.normalized_shape, **place)) if affine and bias else None
-        )
+        self.register_parameter("weight", unset(self.normalized_shape, device, dtype, elementwise_affine))
+        self.register_parameter("bias", unset(self.normalized_shape, device, dtype, elementwise_affine and bias))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -72,8 +68,8 @@ class RMSNorm(Module):
 
     Example:
         >>> import wengert as wg
-        >>> wg.nn.RMSNorm(2, eps=0.0)(wg.tensor([3.0, 3.0]))
-        tensor([1., 1.], grad_fn=<RmsNormBackward0>)
+        >>> wg.nn.RMSNorm(2, eps=0.0)(wg.tensor([3.0, 3.0])).tolist()
+        [1.0, 1.0]
     """
 
     weight: Parameter | None

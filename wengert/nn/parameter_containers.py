@@ -146,14 +146,10 @@ class ParameterDict(Module):
     def __contains__(self, key: str) -> bool:
         return key in self._keys
 
-    def __or__(self, other: "ParameterDict") -> "ParameterDict":
+    def __or__(self, other: Any) -> "ParameterDict":
         merged = self.copy()
         merged.update(other)
         return merged
-
-    def __ior__(self, other: Any) -> Self:
-        self.update(other)
-        return self
 
     def copy(self) -> "ParameterDict":
         """Return a new dictionary of the same parameters."""

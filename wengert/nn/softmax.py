@@ -48,7 +48,7 @@ class Softmin(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the softmax of the negated input."""
-        return ops.softmax(-input, _dim(self.dim, input))
+        return ops.softmax(ops.neg(input), _dim(self.dim, input))
 
 
 class LogSoftmax(Module):

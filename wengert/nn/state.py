@@ -55,7 +55,7 @@ def collect(module: Any, destination: Any, prefix: str, keep_vars: bool) -> Any:
     hooks = module._hooks
     for hook in () if hooks is None else tuple(hooks.state_pre.values()):
         hook(module, prefix, keep_vars)
-    local_metadata = {"version": module._cell}
+    local_metadata = {"version": module._version}
     if isinstance(destination, StateDict):
         destination._metadata[prefix[:-1]] = local_metadata
     module._save_to_state_dict(destination, prefix, keep_vars)

@@ -1,4 +1,4 @@
-"""What operators along dimensions share: spreading a reduced tensor again, blocks of rows, selected values and indices."""
+"""What operators along dimensions share: spreading a reduced tensor, blocks of rows, selected values with indices."""
 
 import math
 from collections.abc import Iterator
@@ -11,7 +11,10 @@ from wengert.array.shape import kept, reduced
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
 
-__all__ = ["blocks", "from_taken", "index_spec", "nonempty", "rank_one", "rows_along", "spread", "taken", "to_taken"]
+__all__ = [
+    "blocks", "evenly", "from_taken", "index_spec", "mean_of_reaching", "nonempty", "rank_one", "rows_along", "spread",
+    "taken", "to_taken",
+]  # fmt: skip
 
 
 def spread(g: Any, shape: Any, dim: Any, keepdim: Any) -> Any:
@@ -50,6 +53,23 @@ def nonempty(name: str, shape: Any, dim: Any) -> None:
         raise IndexError(
             f"{name}(): dimension {empty} of the tensor of shape {tuple(shape)} is empty: it has no element to choose"
         )
+
+
+def evenly(g: Any, input: Any, out: Any, dim: Any, keepdim: Any) -> Any:
+    """Share the cotangent of a selected value ``out`` evenly between the elements equal to it."""
+    chosen = _reaching(input, out, dim, keepdim)
+    share = spread(g, input.shape, dim, keepdim) / ops.sum(chosen, dim, keepdim=True)
+    return ops.where(chosen, share, 0.0)
+
+
+def _reaching(input: Any, out: Any, dim: Any, keepdim: Any) -> Any:
+    extreme = spread(out, input.shape, dim, keepdim)
+    return ops.logical_or(ops.eq(input, extreme), ops.logical_and(ops.isnan(input), ops.isnan(extreme)))
+
+
+def mean_of_reaching(t: Any, input: Any, out: Any, dim: Any, keepdim: Any) -> Any:
+    chosen = _reaching(input, out, dim, keepdim)
+    return ops.sum(ops.where(chosen, t, 0.0), dim, keepdim) / ops.sum(chosen, dim, keepdim)
 
 
 def index_spec(name: str) -> Any:

@@ -25,10 +25,14 @@ __all__ = [
 def _repeated(input: Any, repeats: tuple[int, ...], name: str) -> Any:  # noqa: A002
     """Return the tensor put side by side ``repeats`` times in each dimension, of which there may be new ones in front."""
     if len(repeats) < input.ndim or any(r < 0 for r in repeats):
-        raise ShapeError(f"{name}(): repeats {repeats} must be non-negative, one for each of the {input.ndim} dimensions or more")
+        raise ShapeError(
+            f"{name}(): repeats {repeats} must be non-negative, one for each of the {input.ndim} dimensions or more"
+        )
     shape = (1,) * (len(repeats) - input.ndim) + tuple(input.shape)
     pairs = list(zip(repeats, shape, strict=True))
-    spread = ops.expand(ops.reshape(input, tuple(n for _, size in pairs for n in (1, size))), tuple(n for pair in pairs for n in pair))
+    spread = ops.expand(
+        ops.reshape(input, tuple(n for _, size in pairs for n in (1, size))), tuple(n for pair in pairs for n in pair)
+    )
     out = ops.reshape(spread, tuple(r * n for r, n in pairs))
     return ops.clone(out) if out._view is not None else out
 
@@ -38,7 +42,10 @@ def repeat(self: Any, *repeats: Any) -> Any:
     return _repeated(self, size_of(repeats, "repeats"), "repeat")
 
 
-@composite(method=True, samples=lambda s: [s((2, 3), dims=(2,)), s((2,), dims=(2, 1, 3)), s((2, 1), dims=(0, 2)), s((), dims=(3,))])
+@composite(
+    method=True,
+    samples=lambda s: [s((2, 3), dims=(2,)), s((2,), dims=(2, 1, 3)), s((2, 1), dims=(0, 2)), s((), dims=(3,))],
+)
 def tile(input: Any, *counts: Any, dims: Any = None) -> Any:
     """Return the tensor repeated like :meth:`Tensor.repeat`; dimensions without a number, in front, are not repeated."""
     input, repeats = as_tensor(input), size_of(counts if dims is None else dims, "dims")
@@ -51,7 +58,9 @@ def tile(input: Any, *counts: Any, dims: Any = None) -> Any:
         s((2, 3), 2), s((2, 3), 2, dim=1), s((2, 3), s.array([1, 3]), dim=0), s((3,), s.array([0, 2, 1])), s((3,), 0), s((2, 2), s.array([2]), 1),
     ],
 )  # fmt: skip
-def repeat_interleave(input: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Any:
+def repeat_interleave(
+    input: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+) -> Any:
     """Return the tensor with each slice along ``dim`` repeated: as often as ``repeats``, or its element for that slice, says.
 
     Without ``dim`` the tensor is flattened. ``repeat_interleave(repeats)`` alone gives the indices that would be taken.
@@ -74,10 +83,14 @@ def _counts(repeats: Any, size: int) -> Any:
     """Return how often each of ``size`` slices is repeated."""
     if isinstance(repeats, Tensor):
         if repeats.dtype.category != 1 or repeats.ndim > 1:
-            raise ShapeError(f"repeat_interleave(): repeats must be an integer vector, got {repeats.dtype} of shape {tuple(repeats.shape)}")
+            raise ShapeError(
+                f"repeat_interleave(): repeats must be an integer vector, got {repeats.dtype} of shape {tuple(repeats.shape)}"
+            )
         counts = repeats._payload
     else:
-        counts = np.asarray(as_int(repeats, "repeats") if not isinstance(repeats, Sequence) else size_of(repeats, "repeats"))
+        counts = np.asarray(
+            as_int(repeats, "repeats") if not isinstance(repeats, Sequence) else size_of(repeats, "repeats")
+        )
     if counts.size not in (1, size):
         raise ShapeError(f"repeat_interleave(): {counts.size} repeats for a dimension of size {size}")
     if counts.size and counts.min() < 0:
@@ -92,7 +105,13 @@ def _counts(repeats: Any, size: int) -> Any:
     transpose=lambda g, dims: ops.flip(g, dims),
     spec=lambda input, dims: input,
     widen=False,
-    samples=lambda s: [s((2, 3), dims=(0,)), s((2, 3), dims=(0, -1)), s((2, 3), dims=(1,)), s((), dims=()), s((0, 2), dims=(0,))],
+    samples=lambda s: [
+        s((2, 3), dims=(0,)),
+        s((2, 3), dims=(0, -1)),
+        s((2, 3), dims=(1,)),
+        s((), dims=()),
+        s((0, 2), dims=(0,)),
+    ],
 )
 def flip(input: Anything, dims: Dims) -> Any:
     """Return a copy with the order of elements reversed along ``dims``."""
@@ -145,7 +164,10 @@ def roll(input: Anything, shifts: Any, dims: Any = None) -> Any:
     return np.roll(input, shifts, dims) if input.ndim else input.copy()
 
 
-@composite(method=True, samples=lambda s: [s((2, 3)), s((2, 3), k=2), s((2, 3), k=-1), s((2, 3, 2), k=3, dims=(2, 0)), s((2, 2), k=4)])
+@composite(
+    method=True,
+    samples=lambda s: [s((2, 3)), s((2, 3), k=2), s((2, 3), k=-1), s((2, 3, 2), k=3, dims=(2, 0)), s((2, 2), k=4)],
+)
 def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
     """Return the tensor turned by 90 degrees ``k`` times, from the first of ``dims`` towards the second."""
     input = as_tensor(input)
@@ -173,7 +195,13 @@ def _matrices(name: str, shape: tuple[int, ...]) -> None:
     spec=lambda input, diagonal=0: (_matrices("tril", input.shape), input)[1],
     inplace=True,
     widen=False,
-    samples=lambda s: [s((3, 3)), s((2, 3), diagonal=1), s((2, 3, 2), diagonal=-1), s((0, 2)), s.error(RuntimeError, "at least 2", (3,))],
+    samples=lambda s: [
+        s((3, 3)),
+        s((2, 3), diagonal=1),
+        s((2, 3, 2), diagonal=-1),
+        s((0, 2)),
+        s.error(RuntimeError, "at least 2", (3,)),
+    ],
 )
 def tril(input: Anything, diagonal: Int = 0) -> Any:
     """Return each matrix with zeros above the diagonal numbered ``diagonal`` (0 is the main one, 1 the next to the right)."""
@@ -186,7 +214,13 @@ def tril(input: Anything, diagonal: Int = 0) -> Any:
     spec=lambda input, diagonal=0: (_matrices("triu", input.shape), input)[1],
     inplace=True,
     widen=False,
-    samples=lambda s: [s((3, 3)), s((2, 3), diagonal=1), s((2, 3, 2), diagonal=-1), s((0, 2)), s.error(RuntimeError, "at least 2", (3,))],
+    samples=lambda s: [
+        s((3, 3)),
+        s((2, 3), diagonal=1),
+        s((2, 3, 2), diagonal=-1),
+        s((0, 2)),
+        s.error(RuntimeError, "at least 2", (3,)),
+    ],
 )
 def triu(input: Anything, diagonal: Int = 0) -> Any:
     """Return each matrix with zeros below the diagonal numbered ``diagonal`` (0 is the main one, 1 the next to the right)."""
@@ -202,7 +236,9 @@ def diag(input: Any, diagonal: int = 0) -> Any:
         return ops.diag_embed(input, diagonal)
     if input.ndim == 2:
         return ops.clone(ops.diagonal(input, diagonal))
-    raise ShapeError(f"diag() takes a vector or a matrix, got shape {tuple(input.shape)}; use diagonal() or diag_embed()")
+    raise ShapeError(
+        f"diag() takes a vector or a matrix, got shape {tuple(input.shape)}; use diagonal() or diag_embed()"
+    )
 
 
 @composite(method=True, samples=lambda s: [s((2, 2)), s((3,), offset=1), s(())])
@@ -223,40 +259,13 @@ def block_diag(*tensors: Any) -> Any:
     at = 0
     for block in blocks:
         height, columns = block.shape
-        left, right = ops.zeros(height, at, dtype=block.dtype), ops.zeros(height, width - at - columns, dtype=block.dtype)
+        left, right = (
+            ops.zeros(height, at, dtype=block.dtype),
+            ops.zeros(height, width - at - columns, dtype=block.dtype),
+        )
         rows.append(ops.cat([left, block, right], 1))
         at += columns
     return ops.cat(rows, 0) if rows else ops.zeros(1, 0)
-
-
-# ---- grids
-
-
-@composite(samples=lambda s: [s((2,), (3,)), s((2,), (), (1,)), s((2,), (3,), indexing="xy")])
-def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
-    """Return the coordinates of the grid that vectors span, a tensor for each; ``indexing="xy"`` swaps the first two dimensions."""
-    found = [as_tensor(v) for v in (tensors[0] if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else tensors)]
-    if indexing not in ("ij", "xy"):
-        raise RuntimeError(f"meshgrid(): indexing must be 'ij' or 'xy', got {indexing!r}")
-    wrong = next((v for v in found if v.ndim > 1), None)
-    if wrong is not None or not found:
-        raise ShapeError(f"meshgrid() takes vectors and 0-d tensors, got {'none' if wrong is None else f'shape {tuple(wrong.shape)}'}")
-    shape = tuple(v.numel() for v in found)
-    swap = indexing == "xy" and len(found) > 1
-    grids = []
-    for k, v in enumerate(found):
-        lined = ops.reshape(v, tuple(v.numel() if d == k else 1 for d in range(len(found))))
-        grid = ops.expand(lined, shape)
-        grids.append(ops.transpose(grid, 0, 1) if swap else grid)
-    return tuple(grids)
-
-
-@composite(samples=lambda s: [s((2,), (3,)), s((2,))])
-def cartesian_prod(*tensors: Any) -> Any:
-    """Return every combination of one element from each vector, one per row; a single vector is returned as it is."""
-    if len(tensors) == 1:
-        return as_tensor(tensors[0])
-    return ops.stack([ops.reshape(grid, (-1,)) for grid in ops.meshgrid(*tensors)], -1)
 
 
 attach("repeat", repeat)

@@ -100,14 +100,23 @@ def sum_to_size(input: Anything, size: Size) -> Any:
     return np.sum(out, axis=ones, keepdims=True) if ones else out
 
 
+def _taken(array: Any, chain: Any) -> Any:
+    """Take the view that a chain of steps describes of an array."""
+    for op, values, number in chain:
+        array = op.call_kernel([array, *values[1:]])
+        if number is not None:
+            array = array[number]
+    return array
+
+
 def _write_chain(base: Any, chain: Any, value: Any) -> Any:
     out = np.array(base, order="C")
-    target = out
-    for op, values, number in chain:
-        target = op.call_kernel([target, *values[1:]])
-        if number is not None:
-            target = target[number]
-    target[...] = value
+    target = _taken(out, chain)
+    if np.may_share_memory(target, out):
+        target[...] = value
+    else:  # a view of the base's own memory layout that is a copy in row-major order: a reshaped transpose, say
+        positions = _taken(np.arange(out.size).reshape(out.shape), chain)
+        out.reshape(-1)[positions] = value
     return out
 
 

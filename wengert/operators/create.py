@@ -260,7 +260,14 @@ def range(  # noqa: A001 - PyTorch's name
 
 @creation
 def linspace(
-    start: Any, end: Any, steps: int, *, out: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    start: Any,
+    end: Any,
+    steps: int,
+    *,
+    out: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """Return ``steps`` equally spaced numbers from ``start`` to ``end``, both included."""
     start, end, kind = _ends(start, end, dtype, out)

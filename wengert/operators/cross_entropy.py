@@ -41,8 +41,8 @@ def _target_shape(name: str, shape: Any, target: Any) -> tuple[int, ...]:
     wanted = (*shape[:dim], *shape[dim + 1 :])
     if tuple(target) != wanted:
         raise ShapeError(
-            f"{name}(): input of shape {tuple(shape)} has {shape[dim]} classes and takes class indices of shape {wanted}, "
-            f"got a target of shape {tuple(target)}"
+            f"{name}(): input of shape {tuple(shape)} has {shape[dim]} classes and takes class indices of shape "
+            f"{wanted}, got a target of shape {tuple(target)}"
         )
     return wanted
 
@@ -58,7 +58,8 @@ def _safe(target: Any, classes: int, ignore_index: int) -> tuple[Any, Any]:
     if index.size and (index.min() < 0 or (index.max() >= classes and valid.any())):
         bad = index[(index < 0) | (index >= classes)].flat[0]
         raise IndexError(
-            f"target {bad} is out of range: there are {classes} classes, 0 to {classes - 1} (and ignore_index={ignore_index})"
+            f"target {bad} is out of range: there are {classes} classes, 0 to {classes - 1} "
+            f"(and ignore_index={ignore_index})"
         )
     return index, valid
 
@@ -117,7 +118,7 @@ def _class_loss_jvp(t: Any, input: Any, target: Any, lse: Any, ignore_index: Any
         s((3, 4), s.array([0, 3, 1]), -100), s((3, 4), s.array([0, -100, 1]), -100),
         s((2, 3, 2), s.array([[0, 2], [1, 1]]), 1), s((4,), s.array(2), -100),
         s((0, 3), s.array(np.zeros(0, int)), -100), s((2, 1), s.array([0, 0]), -100),
-        s(s.array([[40.0, 0.0], [-1e4, 1e4], [1e4, 1e4 - 1]]), s.array([0, 1, 1]), -100),
+        s(s.array([[40.0, 0.0], [-1e4, 1e4], [1e4, 1e4 - 1]]), s.array([0, 1, 1]), -100, grad=False),
         s.error(IndexError, "target 4 is out of range", (3, 4), s.array([0, 4, 1]), -100),
         s.error(ValueError, "takes class indices", (3, 4), s.array([0, 1]), -100),
     ],
@@ -203,7 +204,7 @@ def _backward_jvp(
 def class_loss_backward(
     g: Floating, g_lse: Floating, input: Floating, target: Integer, loss: Floating, lse: Floating, ignore_index: Int
 ) -> Any:
-    """Return the vjp of class_loss: p (g + g_lse), less g at the class, where it is expm1(-loss) g + exp(-loss) g_lse."""
+    """Return the vjp of class_loss: p (g + g_lse), but expm1(-loss) g + exp(-loss) g_lse at the class."""
     shape, dim = input.shape, class_dim(input.shape)
     x = rows_along(_wide(input), dim)
     index, valid = _safe(_columns(target, dim, shape), shape[dim], ignore_index)
@@ -268,7 +269,7 @@ def _nll_samples(s: Any) -> list[Any]:
         s((2, 3, 2), s.array([[0, 2], [1, 1]]), ignore_index=1, reduction="sum"),
         s((2, 3), s.array([-100, -100]), grad=False),
         s.error(IndexError, "target 4 is out of range", (3, 4), s.array([0, 4, 1])),
-        s.error(IndexError, "target -4 is out of range", (3, 4), s.array([0, -4, 1]), reduction="none", ignore_index=-1),
+        s.error(IndexError, "target -4 is out", (3, 4), s.array([0, -4, 1]), reduction="none", ignore_index=-1),
         s.error(ValueError, "takes class indices", (3, 4), s.array([0, 1])),
         s.error(ValueError, "one number for each", (3, 4), y, (3,)),
         s.error(TypeError, "reduction=", (3, 4), y, size_average=True),
@@ -284,7 +285,8 @@ def nll_loss(
     """Return the negative log-likelihood -input[target], for log-probabilities ``input``.
 
     Args:
-        input: log-probabilities of shape (N, C), (N, C, d1, …) or (C). target: class indices of shape (N), (N, d1, …) or ().
+        input: log-probabilities of shape (N, C), (N, C, d1, …) or (C).
+        target: class indices of shape (N), (N, d1, …) or ().
         weight: one weight per class; a mean is divided by the weights of the targets.
         ignore_index: a target that counts nothing. reduction: ``"none"``, ``"mean"`` or ``"sum"``.
 
@@ -304,7 +306,9 @@ def nll_loss(
     derivative={"target": lambda g, logp: g * logp, "logp": lambda g, target: g * target},
     home=(),
     inplace=False,
-    samples=lambda s: [s((2, 3), (2, 3)), s((2, 3), (3,)), s(s.array([0.0, 0.0, 1.0]), s.array([-np.inf, 2.0, -np.inf]), grad=False)],
+    samples=lambda s: [
+        s((2, 3), (2, 3)), s((2, 3), (3,)), s(s.array([0.0, 0.0, 1.0]), s.array([-np.inf, 2.0, -np.inf]), grad=False),
+    ],
 )  # fmt: skip
 def weighted_log(target: Floating, logp: Floating) -> Any:
     """Return ``target * logp``, 0 where the target is 0, also at logp = -inf."""
@@ -353,7 +357,8 @@ def _soft_samples(s: Any) -> list[Any]:
         s((2, 3, 2), s.array([[0, 2], [1, 1]]), label_smoothing=0.1), s((4,), s.array(2), label_smoothing=0.1),
         s((3, 4), q), s((3, 4), q, w), s((3, 4), q, w, reduction="none"),
         s((3, 4), q, reduction="sum", label_smoothing=0.3), s((2, 3, 2), (2, 3, 2), low=0.1, high=1.0),
-        s((4,), (4,), low=0.1, high=1.0), s(s.array([[40.0, 0.0], [-1e4, 1e4], [1e4, 1e4 - 1]]), s.array([0, 1, 1])),
+        s((4,), (4,), low=0.1, high=1.0),
+        s(s.array([[40.0, 0.0], [-1e4, 1e4], [1e4, 1e4 - 1]]), s.array([0, 1, 1]), grad=False),
         s(s.array([[-np.inf, 1.0, 2.0]]), s.array([[0.0, 0.5, 0.5]]), grad=False),
         s.error(ValueError, "label_smoothing", (3, 4), y, label_smoothing=1.5),
     ]  # fmt: skip

@@ -15,7 +15,16 @@ from wengert.core.families import bilinear, composite, nondifferentiable, operat
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
-from wengert.operators.along import from_taken, index_spec, nonempty, rank_one, spread, taken, to_taken
+from wengert.operators.along import (
+    evenly,
+    from_taken,
+    index_spec,
+    mean_of_reaching,
+    nonempty,
+    rank_one,
+    taken,
+    to_taken,
+)
 
 __all__ = ["amax", "amin", "aminmax", "argmax", "argmin", "max", "max_dim", "min", "min_dim", "place_along"]
 
@@ -28,23 +37,6 @@ def _extreme_spec(name: str) -> Any:
     return spec
 
 
-def _evenly(g: Any, input: Any, out: Any, dim: Any, keepdim: Any) -> Any:
-    """Share the cotangent of an extreme value evenly between the elements that reach it."""
-    chosen = _reaching(input, out, dim, keepdim)
-    share = spread(g, input.shape, dim, keepdim) / ops.sum(chosen, dim, keepdim=True)
-    return ops.where(chosen, share, 0.0)
-
-
-def _reaching(input: Any, out: Any, dim: Any, keepdim: Any) -> Any:
-    extreme = spread(out, input.shape, dim, keepdim)
-    return ops.logical_or(ops.eq(input, extreme), ops.logical_and(ops.isnan(input), ops.isnan(extreme)))
-
-
-def _mean_of_reaching(t: Any, input: Any, out: Any, dim: Any, keepdim: Any) -> Any:
-    chosen = _reaching(input, out, dim, keepdim)
-    return ops.sum(ops.where(chosen, t, 0.0), dim, keepdim) / ops.sum(chosen, dim, keepdim)
-
-
 def _extremes(s: Any) -> list[Any]:
     return [
         s((2, 3)), s((2, 3), dim=1), s((2, 3), dim=-2, keepdim=True), s((2, 3, 2), dim=(0, -1)), s(()), s((), dim=0),
@@ -54,14 +46,14 @@ def _extremes(s: Any) -> list[Any]:
     ]  # fmt: skip
 
 
-@operator(vjp={"input": _evenly}, jvp={"input": _mean_of_reaching}, spec=_extreme_spec("amax"), samples=_extremes)
+@operator(vjp={"input": evenly}, jvp={"input": mean_of_reaching}, spec=_extreme_spec("amax"), samples=_extremes)
 def amax(input: Real, dim: Axes = None, keepdim: Any = False) -> Any:
     """Return the largest element, over all dimensions or along ``dim``; ties share the gradient evenly."""
     nonempty("amax", input.shape, dim)
     return np.maximum.reduce(input, axis=dim, keepdims=bool(keepdim))
 
 
-@operator(vjp={"input": _evenly}, jvp={"input": _mean_of_reaching}, spec=_extreme_spec("amin"), samples=_extremes)
+@operator(vjp={"input": evenly}, jvp={"input": mean_of_reaching}, spec=_extreme_spec("amin"), samples=_extremes)
 def amin(input: Real, dim: Axes = None, keepdim: Any = False) -> Any:
     """Return the smallest element, over all dimensions or along ``dim``; ties share the gradient evenly."""
     nonempty("amin", input.shape, dim)
@@ -79,12 +71,12 @@ def _one_or_all(dim: Any, shape: Any) -> tuple[int, ...]:
 
 def _aminmax_vjp(g: Any, input: Any, min: Any, max: Any, dim: Any, keepdim: Any) -> Any:
     axes = _one_or_all(dim, input.shape)
-    return _evenly(g[0], input, min, axes, keepdim) + _evenly(g[1], input, max, axes, keepdim)
+    return evenly(g[0], input, min, axes, keepdim) + evenly(g[1], input, max, axes, keepdim)
 
 
 def _aminmax_jvp(t: Any, input: Any, min: Any, max: Any, dim: Any, keepdim: Any) -> Any:
     axes = _one_or_all(dim, input.shape)
-    return _mean_of_reaching(t, input, min, axes, keepdim), _mean_of_reaching(t, input, max, axes, keepdim)
+    return mean_of_reaching(t, input, min, axes, keepdim), mean_of_reaching(t, input, max, axes, keepdim)
 
 
 @operator(
@@ -160,7 +152,8 @@ def _extreme(name: str, input: Any, dim: Any, keepdim: Any, other: Any, out: Any
         return getattr(ops, f"{name}_dim")(input, dim, keepdim, out=out)
     if not input.numel():
         raise RuntimeError(
-            f"{name}(): a tensor of shape {tuple(input.shape)} has no element to choose; give dim= to reduce another dimension"
+            f"{name}(): a tensor of shape {tuple(input.shape)} has no element to choose; "
+            "give dim= to reduce another dimension"
         )
     return getattr(ops, f"a{name}")(input, out=out)
 

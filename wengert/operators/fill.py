@@ -1,5 +1,6 @@
 """Tensors written as a whole: copy_, fill_, zero_; tensors without history: detach."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from wengert.core.families import linear, operator
 from wengert.core.inplace import adopt, check_writable
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
-from wengert.core.tensor import Tensor, alias
+from wengert.core.tensor import Tensor, alias, from_array
 from wengert.errors import ShapeError
 from wengert.operators.writes import publish_method, recording, written
 
@@ -65,8 +66,14 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
 
 
 @operator(
-    vjp={"input": lambda g: ops.zeros_like(g), "value": lambda g, value_shape, value_dtype: ops.cast(g.sum(), value_dtype)},
-    jvp={"input": lambda t: ops.zeros_like(t), "value": lambda t, input_shape, input_dtype: ops.copied(t, input_shape, input_dtype)},
+    vjp={
+        "input": lambda g: ops.zeros_like(g),
+        "value": lambda g, value_shape, value_dtype: ops.cast(g.sum(), value_dtype),
+    },
+    jvp={
+        "input": lambda t: ops.zeros_like(t),
+        "value": lambda t, input_shape, input_dtype: ops.copied(t, input_shape, input_dtype),
+    },
     spec=lambda input, value: input,
     widen=False,
     samples=lambda s: [s((2, 3), 2.5), s((2, 3), ()), s((), ()), s((0, 2), 1)],
@@ -100,12 +107,31 @@ def zero_(self: Any) -> Any:
     return written("zero_", self)
 
 
+def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
+    """Set the main diagonal of a tensor of equally long dimensions, or of a matrix, to a number; return the tensor.
+
+    With ``wrap`` the diagonal of a tall matrix starts again after each full square, with one row between.
+    """
+    shape = tuple(self.shape)
+    if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
+        raise ShapeError(f"fill_diagonal_() needs a matrix or equally long dimensions, got shape {shape}")
+    step = sum(math.prod(shape[d + 1 :]) for d in range(len(shape)))
+    reach = self.numel() if wrap or len(shape) > 2 else min(shape[0], shape[1]) * shape[1]
+    positions = from_array(np.arange(0, reach, step))
+    return ops.put_(self, positions, ops.full((positions.numel(),), fill_value, dtype=self.dtype))
+
+
 # ---- without history
 
 
 def detach(self: Any) -> Any:
     """Return a tensor on the same memory without history; a write to either is seen, and counted, by both."""
     return alias(self)
+
+
+def detach_copy(self: Any) -> Any:
+    """Return a copy without history, in memory of its own."""
+    return from_array(np.array(self._payload, order="C"))
 
 
 def detach_(self: Any) -> Any:
@@ -120,5 +146,5 @@ def detach_(self: Any) -> Any:
     return self
 
 
-for _function in (copy_, fill_, zero_, detach, detach_):
+for _function in (copy_, fill_, zero_, fill_diagonal_, detach, detach_, detach_copy):
     publish_method(_function)

@@ -54,7 +54,9 @@ def _uneven(data: Any) -> Iterator[str]:
         for place, item in level[1:]:
             if _length(item) != size:
                 yield f"{place} has {_counted(_length(item))}, {first} has {_counted(size)}"
-        level = [(f"{place}[{i}]", part) for place, item in level if _length(item) is not None for i, part in enumerate(item)]
+        level = [
+            (f"{place}[{i}]", part) for place, item in level if _length(item) is not None for i, part in enumerate(item)
+        ]
 
 
 def _length(item: Any) -> int | None:
@@ -163,7 +165,9 @@ def from_numpy(ndarray: Any) -> Any:
         raise TypeError(f"from_numpy() takes a NumPy array, got {type(ndarray).__name__}; use tensor() or as_tensor()")
     dtype_of(ndarray.dtype)
     if not ndarray.dtype.isnative:
-        raise ValueError(f"from_numpy() cannot share memory of the foreign byte order {ndarray.dtype}; use tensor(), which copies")
+        raise ValueError(
+            f"from_numpy() cannot share memory of the foreign byte order {ndarray.dtype}; use tensor(), which copies"
+        )
     return from_array(np.asarray(ndarray))
 
 

@@ -1,5 +1,6 @@
 """Elements taken from, and put at, computed positions: gather, scatter, take, put and the reducing scatters."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,18 +14,34 @@ from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.errors import ShapeError
+from wengert.kernels import scatter as kernels
 from wengert.operators.writes import inplace_writer, publish_method
 
-__all__ = ["along_key", "cast_to", "check_along", "check_bounds", "corner", "covered", "gather", "lined", "put", "scatter", "scatter_add", "scatter_write", "take", "take_along_dim"]
+__all__ = [
+    "along_key",
+    "cast_to",
+    "check_along",
+    "check_bounds",
+    "corner",
+    "covered",
+    "gather",
+    "lined",
+    "put",
+    "scatter",
+    "scatter_add",
+    "scatter_write",
+    "take",
+    "take_along_dim",
+]
 
 
 # ---- positions along one dimension
 
 
-def check_bounds(name: str, index: Any, dim: int, size: int, low: int = 0) -> None:
-    """Raise IndexError for the first index outside ``[low, size)``."""
-    if index.size and (index.min() < low or index.max() >= size):
-        wrong = index[(index < low) | (index >= size)].flat[0]
+def check_bounds(name: str, index: Any, dim: int, size: int) -> None:
+    """Raise IndexError for the first index outside ``[0, size)``."""
+    if index.size and (index.min() < 0 or index.max() >= size):
+        wrong = index[(index < 0) | (index >= size)].flat[0]
         raise IndexError(f"{name}(): index {wrong} is out of bounds for dimension {dim} with size {size}")
 
 
@@ -88,17 +105,12 @@ def _gather_spec(input: Spec, dim: int, index: Spec, *, sparse_grad: bool = Fals
         s((3,), 0, s.array(np.empty(0, np.int64))), s((0, 2), 1, s.array(np.empty((0, 1), np.int64))),
         s.error(IndexError, "index 3 is out of bounds for dimension 0 with size 3", (3,), 0, s.array([3])),
         s.error(IndexError, "index -1 is out of bounds", (3,), 0, s.array([-1])),
-        s.error(RuntimeError, "reaches beyond", (3, 1), 0, s.array([[0, 1]])),
+        s.error(RuntimeError, "must not be larger", (3, 1), 0, s.array([[0, 1]])),
     ],
 )  # fmt: skip
 def gather(input: Anything, dim: Axis, index: Integer, *, sparse_grad: bool = False) -> Any:
     """Return ``out[i][j] = input[index[i][j]][j]`` for ``dim`` 0, and likewise along any other dimension."""
-    check_along("gather", input.shape, dim, index)
-    if not index.size:
-        return np.empty(index.shape, input.dtype)
-    source = lined(input)
-    check_bounds("gather", index, dim, source.shape[dim])
-    return source[along_key(lined(index), dim)].reshape(index.shape)
+    return kernels.gather(input, dim, index)
 
 
 @composite(
@@ -167,16 +179,6 @@ def scatter_write(input: Anything, dim: Axis, index: Integer, src: AnythingOrSca
     return _write(np.array(input, order="C"), dim, index, src)
 
 
-def _add(input: Any, dim: int, index: Any, src: Any) -> Any:  # noqa: A002
-    """Add ``src`` to an array where ``index`` points along ``dim``."""
-    check_along("scatter_add", input.shape, dim, index, src)
-    if index.size:
-        target = lined(input)
-        check_bounds("scatter_add", index, dim, target.shape[dim])
-        np.add.at(target, along_key(lined(index), dim), lined(cast_to(corner(src, index), input.dtype)))
-    return input
-
-
 @operator(
     vjp={
         "input": lambda g: g,
@@ -187,6 +189,7 @@ def _add(input: Any, dim: int, index: Any, src: Any) -> Any:  # noqa: A002
         "src": lambda t, input, dim, index: ops.scatter_add(ops.zeros_like(input), dim, index, t),
     },
     spec=_scatter_spec,
+    inplace=True,
     samples=lambda s: [
         s((3, 2), 0, s.array([[0, 2], [2, 2]]), (2, 2)), s((2, 3), -1, s.array([[1, 1]]), (2, 3)), s((), 0, s.array(0), ()),
         s((2,), 0, s.array(np.empty(0, np.int64)), (0,)), s((2, 2), 0, s.array([[0, 0]]), (1, 2), kind="complex"),
@@ -195,11 +198,10 @@ def _add(input: Any, dim: int, index: Any, src: Any) -> Any:  # noqa: A002
 )  # fmt: skip
 def scatter_add(input: Anything, dim: Axis, index: Integer, src: Anything) -> Any:
     """Return ``input`` with ``src`` added where ``index`` points along ``dim``; elements that meet add up."""
-    return _add(np.array(input, order="C"), dim, index, src)
+    return kernels.scatter_add(input, dim, index, src)
 
 
 inplace_writer("scatter_write", _write, public=False)
-inplace_writer("scatter_add", _add)
 
 
 def _scatter(twin: str, input: Any, dim: int, index: Any, src: Any, value: Any, reduce: str | None) -> Any:  # noqa: A002
@@ -221,7 +223,7 @@ def _scatter(twin: str, input: Any, dim: int, index: Any, src: Any, value: Any, 
     method=True,
     samples=lambda s: [
         s((3, 2), 0, s.array([[0, 2]]), (1, 2)), s((3, 2), 0, s.array([[0, 2]]), value=1.5), s((3,), 0, s.array([0, 2]), 2.0),
-        s((3,), 0, s.array([0, 0]), (2,), reduce="add", grad=False), s((3,), 0, s.array([0, 0]), (2,), reduce="multiply", grad=False),
+        s((3,), 0, s.array([0, 0]), (2,), reduce="add", kind="integer"), s((3,), 0, s.array([0, 0]), (2,), reduce="multiply", kind="integer"),
     ],
 )  # fmt: skip
 def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:
@@ -244,31 +246,35 @@ publish_method(scatter_)
 # ---- flat positions
 
 
-def _put_key(shape: tuple[int, ...], index: Any) -> Any:
-    """Return the NumPy key of flat positions, counted from the front."""
-    size = int(np.prod(shape, dtype=np.int64))
+def _put_positions(shape: tuple[int, ...], index: Any) -> Any:
+    """Return flat positions counted from the front."""
+    size = math.prod(shape)
     if index.size and (index.min() < -size or index.max() >= size):
         wrong = index[(index < -size) | (index >= size)].flat[0]
         raise IndexError(f"index {wrong} is out of bounds for a tensor of shape {tuple(shape)} with {size} elements")
-    return np.unravel_index(np.where(index < 0, index + size, index), shape) if shape else (np.zeros_like(index),)
+    return np.where(index < 0, index + size, index)
 
 
 def _put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:  # noqa: A002
     """Write or add ``source`` to an array at flat positions."""
     if index.shape != source.shape and index.size != source.size:
         raise ShapeError(f"put(): source has {source.size} elements, index {index.size}")
-    key, target = _put_key(input.shape, index.reshape(-1)), lined(input)
-    values = cast_to(source, input.dtype).reshape(-1)
+    values, positions = cast_to(source, input.dtype).reshape(-1), _put_positions(input.shape, index.reshape(-1))
     if accumulate:
-        np.add.at(target, key, values)
-    elif index.size:
-        target[key] = values
+        flat = kernels.index_put(input.reshape(-1), (positions,), values, accumulate=True)
+        input[...] = flat.reshape(input.shape)
+    elif input.flags.c_contiguous:
+        input.reshape(-1)[positions] = values
+    else:
+        input[np.unravel_index(positions, input.shape)] = values
     return input
 
 
 def _put_spec(input: Spec, index: Spec, source: Spec, accumulate: bool = False) -> Spec:  # noqa: A002
     if np.prod(index.shape) != np.prod(source.shape):
-        raise ShapeError(f"put(): source of shape {tuple(source.shape)} and index of shape {tuple(index.shape)} differ in size")
+        raise ShapeError(
+            f"put(): source of shape {tuple(source.shape)} and index of shape {tuple(index.shape)} differ in size"
+        )
     return input
 
 
@@ -285,12 +291,13 @@ def _put_spec(input: Spec, index: Spec, source: Spec, accumulate: bool = False) 
 )  # fmt: skip
 def take(input: Anything, index: Integer) -> Any:
     """Return the elements at flat, row-major positions ``index``, in its shape."""
-    if not input.flags.c_contiguous:
-        return lined(input)[_put_key(input.shape, index)]
+    if input.ndim > 1 and not input.flags.c_contiguous:
+        positions = _put_positions(input.shape, index)
+        return input[np.unravel_index(positions, input.shape)]
     try:
         return np.take(input, index)
     except IndexError:
-        _put_key(input.shape, index)
+        _put_positions(input.shape, index)
         raise
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from wengert.array.dtype import uint8
 from wengert.array.shape import broadcast_shapes
+from wengert.core.apply import execute
 from wengert.core.arguments import Anything, AnythingOrScalar, Tensors
 from wengert.core.families import bilinear, linear, operator
 from wengert.core.inplace import check_writable
@@ -19,9 +20,10 @@ from wengert.core.operator import Spec
 from wengert.core.registry import operators, ops
 from wengert.core.tensor import Tensor, from_array
 from wengert.errors import ShapeError
+from wengert.kernels import scatter as kernels
 from wengert.operators.writes import recording, write_recorded, written
 
-__all__ = ["getitem", "getitem_transpose", "index", "index_transpose"]
+__all__ = ["getitem", "getitem_transpose", "index_read", "index_transpose", "index_write", "parse", "write_at"]
 
 Basic = tuple[Any, ...]
 
@@ -119,7 +121,7 @@ def _check_indices(shape: tuple[int, ...], indices: Sequence[Any], dims: Sequenc
         s((0, 2), [s.array([1, 1])], dims=(1,)), s((3,), [s.array(1)], dims=(0,)),
     ],
 )  # fmt: skip
-def index(input: Anything, indices: Tensors, dims: Any) -> Any:
+def index_read(input: Anything, indices: Tensors, dims: Any) -> Any:
     """Return the elements that integer tensors point at; ``dims`` says which dimension each of them indexes."""
     try:
         return np.take(input, indices[0], axis=dims[0]) if len(dims) == 1 else input[_numpy_key(indices, dims)]
@@ -128,13 +130,8 @@ def index(input: Anything, indices: Tensors, dims: Any) -> Any:
         raise
 
 
-def _add_at(out: Any, indices: Sequence[Any], dims: Sequence[int], value: Any) -> Any:
-    np.add.at(out, _numpy_key(indices, dims), value)
-    return out
-
-
 @bilinear(
-    transpose={"input": lambda g, indices, dims: ops.index(g, indices, dims)},
+    transpose={"input": lambda g, indices, dims: ops.index_read(g, indices, dims)},
     spec=lambda input, indices, dims, shape: Spec(tuple(shape), input.dtype),
     home=(),
     samples=lambda s: [
@@ -146,24 +143,37 @@ def _add_at(out: Any, indices: Sequence[Any], dims: Sequence[int], value: Any) -
 )  # fmt: skip
 def index_transpose(input: Anything, indices: Tensors, dims: Any, shape: Any) -> Any:
     """Return zeros of ``shape`` to which ``input`` is added where the indices point; repeated ones add up."""
-    return _add_at(np.zeros(shape, input.dtype), indices, dims, input)
+    if not input.size:
+        return np.zeros(shape, input.dtype)
+    zeros = np.broadcast_to(np.zeros((), input.dtype), shape)
+    if len(dims) == 1 and indices[0].ndim == 1:
+        rows = kernels.checked_index("index", indices[0], dims[0], shape[dims[0]], negative=True)
+        return kernels.index_add(zeros, dims[0], rows, input)
+    return kernels.index_put(zeros, _numpy_key(indices, dims), input, accumulate=True)
 
 
-def _write_at(input: Any, value: Any, indices: Sequence[Any], dims: Sequence[int], accumulate: bool) -> Any:  # noqa: A002
+def write_at(input: Any, value: Any, indices: Sequence[Any], dims: Sequence[int], accumulate: bool) -> Any:  # noqa: A002
     """Write or add ``value`` into an array where the indices point."""
-    _check_indices(input.shape, indices, dims)
     if value.dtype.kind == "c" and input.dtype.kind != "c":
         value = value.real
-    if accumulate:
-        return _add_at(input, indices, dims, value.astype(input.dtype, copy=False))
-    input[_numpy_key(indices, dims)] = value
+    key = _numpy_key(indices, dims)
+    try:
+        if accumulate:
+            input[...] = kernels.index_put(input, key, value.astype(input.dtype, copy=False), accumulate=True)
+        else:
+            input[key] = value
+    except IndexError:
+        _check_indices(input.shape, indices, dims)
+        raise
     return input
 
 
 def _index_write_spec(input: Spec, value: Any, indices: Any, dims: Any, accumulate: bool) -> Spec:  # noqa: A002
     shape, given = _gathered(input.shape, indices, dims), value.shape if isinstance(value, Spec) else ()
     if broadcast_shapes("index_put_", shape, given) != shape:
-        raise ShapeError(f"index_put_(): a value of shape {tuple(given)} does not broadcast to the indexed shape {shape}")
+        raise ShapeError(
+            f"index_put_(): a value of shape {tuple(given)} does not broadcast to the indexed shape {shape}"
+        )
     return input
 
 
@@ -171,7 +181,7 @@ def _index_write_spec(input: Spec, value: Any, indices: Any, dims: Any, accumula
     vjp={
         "input": lambda g, indices, dims, accumulate: g if accumulate else ops.index_write(g, 0, indices, dims, False),
         "value": lambda g, indices, dims, value_shape, value_dtype: ops.cast(
-            ops.sum_to_size(ops.index(g, indices, dims), value_shape), value_dtype
+            ops.sum_to_size(ops.index_read(g, indices, dims), value_shape), value_dtype
         ),
     },
     jvp={
@@ -190,7 +200,7 @@ def _index_write_spec(input: Spec, value: Any, indices: Any, dims: Any, accumula
 )  # fmt: skip
 def index_write(input: Anything, value: AnythingOrScalar, indices: Tensors, dims: Any, accumulate: Any) -> Any:
     """Return a copy of ``input`` into which ``value`` is written, or to which it is added, where the indices point."""
-    return _write_at(np.array(input, order="C"), value, indices, dims, accumulate)
+    return write_at(np.array(input, order="C"), value, indices, dims, accumulate)
 
 
 # ---- keys
@@ -271,6 +281,23 @@ def _slice(item: slice, size: int) -> slice:
     return slice(start, max(start, stop), step)
 
 
+def _plain_index(key: Any, shape: tuple[int, ...]) -> Basic | None:
+    """Return the basic index of a key of ints and slices alone, the commonest; None for any other key."""
+    items = key if type(key) is tuple else (key,)
+    if len(items) > len(shape):
+        return None
+    index: list[Any] = []
+    for dim, item in enumerate(items):
+        kind = type(item)
+        if kind is int:
+            index.append(_position(item, dim, shape[dim]))
+        elif kind is slice:
+            index.append(_slice(item, shape[dim]))
+        else:
+            return None
+    return tuple(index)
+
+
 def parse(key: Any, shape: tuple[int, ...]) -> Key:
     """Take a key apart for a tensor of ``shape``."""
     basic: list[Any] = []
@@ -317,14 +344,32 @@ def _positions(item: Any, shape: tuple[int, ...], dim: int) -> list[Any]:
     return [from_array(i) for i in np.nonzero(item._payload)]
 
 
+def _full_mask(key: Any, shape: tuple[int, ...]) -> Any:
+    """Return a key that is one mask of the tensor's own shape, as a tensor; None for any other key."""
+    if isinstance(key, np.ndarray) and key.dtype == np.bool_:
+        key = from_array(key)
+    if isinstance(key, Tensor) and shape and key._payload.shape == shape and key._payload.dtype == np.bool_:
+        return key
+    return None
+
+
+_GETITEM, _INDEX_READ, _INDEX_WRITE = (operators()[name] for name in ("getitem", "index_read", "index_write"))
+
+
 def __getitem__(self: Any, key: Any) -> Any:
     """Return a view (ints, slices, None, Ellipsis) or a gathered copy (integer or boolean tensors)."""
-    found = parse(key, self._payload.shape)
+    shape = self._payload.shape
+    basic = _plain_index(key, shape)
+    if basic is not None:
+        return execute(_GETITEM, [self, basic])
+    mask = _full_mask(key, shape)
+    if mask is not None:
+        return ops.masked_select(self, mask)
+    found = parse(key, shape)
     if not found.indices:
-        basic = found.basic
-        return ops.getitem(self, tuple(slice(0, n, 1) for n in self._payload.shape) if basic is None else basic)
-    view = self if found.basic is None else ops.getitem(self, found.basic)
-    return ops.index(view, found.indices, found.dims)
+        return execute(_GETITEM, [self, found.basic or ()])
+    view = self if found.basic is None else execute(_GETITEM, [self, found.basic])
+    return execute(_INDEX_READ, [view, found.indices, found.dims])
 
 
 def __setitem__(self: Any, key: Any, value: Any) -> None:
@@ -333,42 +378,55 @@ def __setitem__(self: Any, key: Any, value: Any) -> None:
     Raises:
         InplaceError: for a leaf that requires grad, while recording.
     """
-    found = parse(key, self._payload.shape)
-    value = value if isinstance(value, Tensor | bool | int | float | complex) else ops.as_tensor(value)
+    shape = self._payload.shape
+    if not isinstance(value, Tensor | bool | int | float | complex):
+        value = ops.as_tensor(value)
+    basic = _plain_index(key, shape)
+    if basic is not None:
+        return _set_view(self, basic, value)
+    mask = _full_mask(key, shape)
+    if mask is not None and not getattr(value, "ndim", 0):
+        ops.masked_fill_(self, mask, _value_like(self, value))
+        return None
+    found = parse(key, shape)
     if not found.indices:
-        _set_view(self, found.basic, value)
-        return
-    target = self if found.basic is None else ops.getitem(self, found.basic)
+        return _set_view(self, found.basic or (), value)
+    target = self if found.basic is None else execute(_GETITEM, [self, found.basic])
     check_writable("setitem", target)
+    value = _value_like(target, value)
+    if value.ndim and value.shape[0] == 1:
+        specs = [Spec(tuple(i.shape), i.dtype) for i in found.indices]
+        value = _trimmed(value, len(_gathered(target._payload.shape, specs, found.dims)))
+    write_recorded(_INDEX_WRITE, write_at, [target, value, found.indices, found.dims, False], "setitem")
+    return None
+
+
+def _value_like(target: Any, value: Any) -> Any:
+    """Return a value to be written, a number or a tensor, as a tensor of the target's dtype."""
     if isinstance(value, Tensor):
-        value = _trimmed(value, len(_gathered(target._payload.shape, [i._payload for i in found.indices], found.dims)))
-    elif not isinstance(target._payload, np.ndarray) or recording(target):
-        value = ops.full((), value, dtype=target.dtype)
-    else:
-        value = from_array(np.asarray(value, target._payload.dtype))
-    write_recorded(operators()["index_write"], _write_at, [target, value, found.indices, found.dims, False])
+        return value.to(target.dtype)
+    return from_array(np.asarray(value).astype(target._payload.dtype))
 
 
-def _set_view(self: Any, basic: Basic | None, value: Any) -> None:
+def _set_view(self: Any, basic: Basic, value: Any) -> None:
     """Write into the view that a basic index takes."""
     tensor = isinstance(value, Tensor)
-    if isinstance(self._payload, np.ndarray) and not recording(self, value):
-        check_writable("setitem", self)
-        index = (*(() if basic is None else basic), ...)
-        source = value._payload if tensor else value
-        if tensor and source.dtype.kind == "c" and self._payload.dtype.kind != "c":
-            source = source.real
-        try:
-            self._payload[index] = source
-        except ValueError as error:
-            raise ShapeError(f"setitem: {error}") from None
-        written("setitem", self)
+    if recording(self, value) or not isinstance(self._payload, np.ndarray):
+        target = execute(_GETITEM, [self, basic])
+        if tensor:
+            ops.copy_(target, _trimmed(value, target.ndim))
+        else:
+            ops.fill_(target, value)
         return
-    target = self if basic is None else ops.getitem(self, basic)
-    if tensor:
-        ops.copy_(target, _trimmed(value, target.ndim))
-    else:
-        ops.fill_(target, value)
+    check_writable("setitem", self)
+    source = value._payload if tensor else value
+    if tensor and source.dtype.kind == "c" and self._payload.dtype.kind != "c":
+        source = source.real
+    try:
+        self._payload[(*basic, ...)] = source
+    except ValueError as error:
+        raise ShapeError(f"setitem: {error}") from None
+    written("setitem", self)
 
 
 def _trimmed(value: Any, ndim: int) -> Any:

@@ -82,7 +82,11 @@ def cat(tensors: Tensors, dim: Any = 0) -> Any:
     """Join tensors along an existing dimension; their other sizes agree. Tensors of shape (0,) are skipped."""
     shape = _joined([t.shape for t in tensors], dim)
     counted = [t for t in tensors if t.shape != (0,)]
-    return np.concatenate(counted, axis=_cat_dim([t.shape for t in tensors], dim)) if counted else np.empty(shape, tensors[0].dtype)
+    return (
+        np.concatenate(counted, axis=_cat_dim([t.shape for t in tensors], dim))
+        if counted
+        else np.empty(shape, tensors[0].dtype)
+    )
 
 
 def _stacked(shapes: Sequence[tuple[int, ...]], dim: int) -> tuple[int, ...]:
@@ -91,7 +95,9 @@ def _stacked(shapes: Sequence[tuple[int, ...]], dim: int) -> tuple[int, ...]:
     first = tuple(shapes[0])
     for k, shape in enumerate(shapes):
         if tuple(shape) != first:
-            raise ShapeError(f"stack(): all tensors must have one shape; tensor {k} has shape {tuple(shape)}, the first {first}")
+            raise ShapeError(
+                f"stack(): all tensors must have one shape; tensor {k} has shape {tuple(shape)}, the first {first}"
+            )
     return (*first[:dim], len(shapes), *first[dim:])
 
 
@@ -105,7 +111,13 @@ def _stacked(shapes: Sequence[tuple[int, ...]], dim: int) -> tuple[int, ...]:
     result="same",
     widen=False,
     method=False,
-    samples=lambda s: [s([(2, 3), (2, 3)]), s([(2, 3), (2, 3)], dim=-1), s([(), ()]), s([(0,)], dim=1), s([(2,), s.array([1, 2])])],
+    samples=lambda s: [
+        s([(2, 3), (2, 3)]),
+        s([(2, 3), (2, 3)], dim=-1),
+        s([(), ()]),
+        s([(0,)], dim=1),
+        s([(2,), s.array([1, 2])]),
+    ],
 )
 def stack(tensors: Tensors, dim: NewAxis = 0) -> Any:
     """Join tensors of one shape along a new dimension."""
@@ -210,7 +222,7 @@ def _pieces(size: int, step: int) -> tuple[int, ...]:
     return (*(step,) * (size // step), *((size % step,) if size % step else ()))
 
 
-@composite(method=True, samples=lambda s: [s((5, 2), split_size_or_sections=2), s((3,), split_size_or_sections=(1, 2)), s((0, 2), split_size_or_sections=3)])
+@composite(method=True, samples=lambda s: [s((5, 2), 2), s((3,), [1, 2]), s((0, 2), 3)])
 def split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[Any, ...]:
     """Cut a dimension into parts of one size (the last may be smaller) or of the given sizes; the parts are views."""
     tensor = as_tensor(tensor)
@@ -224,7 +236,10 @@ def split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[Any, 
     return ops.split_with_sizes(tensor, _pieces(size, step), dim)  # type: ignore[no-any-return]
 
 
-@composite(method=True, samples=lambda s: [s((5, 2), chunks=2), s((2, 5), chunks=3, dim=1), s((2,), chunks=4), s((0,), chunks=2)])
+@composite(
+    method=True,
+    samples=lambda s: [s((5, 2), chunks=2), s((2, 5), chunks=3, dim=1), s((2,), chunks=4), s((0,), chunks=2)],
+)
 def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     """Cut a dimension into at most ``chunks`` parts of one size, the last one smaller; the parts are views."""
     input = as_tensor(input)
@@ -249,7 +264,7 @@ def _bounds(size: int, indices_or_sections: Any) -> list[tuple[int, int]]:
     return [(start, max(start, end)) for start, end in zip([0, *marks], [*marks, size], strict=True)]
 
 
-@composite(method=True, samples=lambda s: [s((5, 2), indices_or_sections=3), s((5,), indices_or_sections=(1, 3)), s((3,), indices_or_sections=(2, 1, -1))])
+@composite(method=True, samples=lambda s: [s((5, 2), 3), s((5,), [1, 3]), s((3,), [2, 1, -1])])
 def tensor_split(
     input: Any, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: Any = None
 ) -> tuple[Any, ...]:
@@ -274,7 +289,7 @@ def _split_at(input: Any, indices_or_sections: Any, dim: int, name: str) -> tupl
     return ops.tensor_split(input, indices_or_sections, dim)  # type: ignore[no-any-return]
 
 
-@composite(method=True, samples=lambda s: [s((4,), indices_or_sections=2), s((2, 4), indices_or_sections=(1, 3))])
+@composite(method=True, samples=lambda s: [s((4,), 2), s((2, 4), [1, 3])])
 def hsplit(input: Any, indices_or_sections: Any) -> tuple[Any, ...]:
     """Cut dimension 1, or 0 if there is only one, like :func:`wengert.tensor_split`."""
     input = as_tensor(input)
@@ -283,7 +298,7 @@ def hsplit(input: Any, indices_or_sections: Any) -> tuple[Any, ...]:
     return _split_at(input, indices_or_sections, 0 if input.ndim == 1 else 1, "hsplit")
 
 
-@composite(method=True, samples=lambda s: [s((4, 1), indices_or_sections=2), s((3, 2), indices_or_sections=(1,))])
+@composite(method=True, samples=lambda s: [s((4, 1), 2), s((3, 2), [1])])
 def vsplit(input: Any, indices_or_sections: Any) -> tuple[Any, ...]:
     """Cut dimension 0 of a tensor of at least two dimensions like :func:`wengert.tensor_split`."""
     input = as_tensor(input)
@@ -292,7 +307,7 @@ def vsplit(input: Any, indices_or_sections: Any) -> tuple[Any, ...]:
     return _split_at(input, indices_or_sections, 0, "vsplit")
 
 
-@composite(method=True, samples=lambda s: [s((1, 2, 4), indices_or_sections=2), s((1, 2, 3), indices_or_sections=(1,))])
+@composite(method=True, samples=lambda s: [s((1, 2, 4), 2), s((1, 2, 3), [1])])
 def dsplit(input: Any, indices_or_sections: Any) -> tuple[Any, ...]:
     """Cut dimension 2 of a tensor of at least three dimensions like :func:`wengert.tensor_split`."""
     input = as_tensor(input)

@@ -19,7 +19,7 @@ from wengert.core.tensor import Tensor
 from wengert.errors import ShapeError
 
 __all__ = [
-    "adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "broadcast_to", "flatten", "movedim", "permute",
+    "adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "broadcast_to", "contiguous", "flatten", "movedim", "permute",
     "ravel", "reshape", "squeeze", "swapaxes", "swapdims", "t", "transpose", "unflatten", "unsqueeze", "view_as_dtype",
 ]  # fmt: skip
 
@@ -65,7 +65,12 @@ def _permuted(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
     spec=lambda input, dims: Spec(_permuted(input.shape, dims), input.dtype),
     view=True,
     widen=False,
-    samples=lambda s: [s((2, 3, 1), dims=(2, 0, 1)), s((2, 3), dims=(-1, 0)), s((), dims=()), s((2, 0, 3), dims=(1, 2, 0))],
+    samples=lambda s: [
+        s((2, 3, 1), dims=(2, 0, 1)),
+        s((2, 3), dims=(-1, 0)),
+        s((), dims=()),
+        s((2, 0, 3), dims=(1, 2, 0)),
+    ],
 )
 def permute(input: Anything, dims: Dims) -> Any:
     """Return a view with the dimensions in the order ``dims``."""
@@ -85,7 +90,12 @@ def _transposed(shape: tuple[int, ...], dim0: int, dim1: int) -> tuple[int, ...]
     spec=lambda input, dim0, dim1: Spec(_transposed(input.shape, dim0, dim1), input.dtype),
     view=True,
     widen=False,
-    samples=lambda s: [s((2, 3), dim0=0, dim1=1), s((2, 3, 2), dim0=-1, dim1=0), s((), dim0=0, dim1=-1), s((0, 2), dim0=0, dim1=1)],
+    samples=lambda s: [
+        s((2, 3), dim0=0, dim1=1),
+        s((2, 3, 2), dim0=-1, dim1=0),
+        s((), dim0=0, dim1=-1),
+        s((0, 2), dim0=0, dim1=1),
+    ],
 )
 def transpose(input: Anything, dim0: Axis, dim1: Axis) -> Any:
     """Return a view with two dimensions swapped."""
@@ -348,7 +358,14 @@ def _along(shape: Sequence[int], dim: int, item: Any) -> tuple[Any, ...]:
     return (*(slice(0, n, 1) for n in shape[:dim]), item)
 
 
-@composite(method=True, samples=lambda s: [s((3, 4), dim=1, start=1, length=2), s((3,), dim=0, start=-2, length=2), s((3,), dim=0, start=3, length=0)])
+@composite(
+    method=True,
+    samples=lambda s: [
+        s((3, 4), dim=1, start=1, length=2),
+        s((3,), dim=0, start=-2, length=2),
+        s((3,), dim=0, start=3, length=0),
+    ],
+)
 def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
     """Return the view of ``length`` positions of a dimension from ``start`` on."""
     input = as_tensor(input)
@@ -363,6 +380,12 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
     if length < 0 or begin + length > size:
         raise ShapeError(f"narrow(): start={begin} and length={length} reach beyond dimension {dim} with size {size}")
     return ops.getitem(input, _along(input.shape, dim, slice(begin, begin + length, 1)))
+
+
+@composite(method=True, samples=lambda s: [s((2, 3))])
+def contiguous(input: Any, memory_format: Any = None) -> Any:
+    """Return the tensor with its elements in row-major order without gaps: itself if they are, else a copy."""
+    return input if input.is_contiguous() else ops.clone(input)
 
 
 def _same_shape(name: str) -> Any:

@@ -1,14 +1,14 @@
 """The one normalisation behind batch, layer, group, instance and rms norm, with fused kernels and its derivatives.
 
-The input is seen as (N, G, K, L): N samples, G groups of K channels of L positions, with a weight and a bias for each of
-the G·K channels. Moments are taken over ``axes``: (0, 2, 3) for batch norm (G channels, K = 1), (2, 3) for the others
+The input is seen as (N, G, K, L): N samples, G groups of K channels of L positions, with a weight and a bias for each
+of the G·K channels. Moments are taken over ``axes``: (0, 2, 3) for batch norm (G channels, K = 1), else (2, 3)
 (layer and rms norm: G = L = 1). With d = x - mean, r = (var + eps)^(-1/2) and M the mean over the axes,
 
     out = d r w + b,
     dx = r (u - M(u)) - r³ d M(u d) + ..., u = g w.
 
-The kernels pass over one block of samples at a time while it is in cache. Moments are found in two passes over the block
-and combined as in Chan, Golub & LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances"
+The kernels pass over one block of samples at a time while it is in cache. Moments are found in two passes over it and
+combined as in Chan, Golub & LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances"
 (1979); they are kept in float64, in which the square of no float32 overflows.
 """
 
@@ -327,8 +327,8 @@ def normalized(
 
 
 def _backward_vjp(
-    h: Any, needs: Any, g: Any, g_var: Any, input: Any, mean: Any, var: Any, weight: Any, layout: Any, axes: Any, eps: Any,
-    center: Any,
+    h: Any, needs: Any, g: Any, g_var: Any, input: Any, mean: Any, var: Any, weight: Any, layout: Any, axes: Any,
+    eps: Any, center: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The result is dx = r (u - M(u)) - r³ d M(u d) + (g_mean + 2 g_var d) / n, dw = Σ g d r and db = Σ g, u = g w."""
     f = Frame(input, mean, var, layout, axes, eps, center)
@@ -352,8 +352,8 @@ def _backward_vjp(
 
 
 def _backward_jvp(
-    tangents: Any, g: Any, g_mean: Any, g_var: Any, input: Any, mean: Any, var: Any, weight: Any, layout: Any, axes: Any,
-    eps: Any, center: Any,
+    tangents: Any, g: Any, g_mean: Any, g_var: Any, input: Any, mean: Any, var: Any, weight: Any, layout: Any,
+    axes: Any, eps: Any, center: Any,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     f = Frame(input, mean, var, layout, axes, eps, center)
 
@@ -388,11 +388,14 @@ def _cotangents(s: Any) -> list[Any]:
     def sample(shape: Any, layout: Any, axes: Any, weight: Any = None, center: bool = True) -> Any:
         moments = _moment_shape(layout, axes)
         var = s.tensor(moments, low=0.5, high=2.0)
-        return s(shape, moments, moments, shape, moments, var, weight, layout=layout, axes=axes, eps=1e-2, center=center)
+        return s(
+            shape, moments, moments, shape, moments, var, weight, layout=layout, axes=axes, eps=1e-2, center=center
+        )
 
     return [
-        sample((3, 2, 2), (3, 2, 1, 2), BATCH, (2,)), sample((3, 2), (3, 2, 1, 1), BATCH), sample((2, 4, 2), (2, 2, 2, 2), GROUP, (4,)),
-        sample((2, 4), (2, 2, 2, 1), GROUP, (4,)), sample((3, 4), (3, 1, 4, 1), GROUP), sample((2, 2, 3), (2, 2, 1, 3), GROUP),
+        sample((3, 2, 2), (3, 2, 1, 2), BATCH, (2,)), sample((3, 2), (3, 2, 1, 1), BATCH),
+        sample((2, 4, 2), (2, 2, 2, 2), GROUP, (4,)), sample((2, 4), (2, 2, 2, 1), GROUP, (4,)),
+        sample((3, 4), (3, 1, 4, 1), GROUP), sample((2, 2, 3), (2, 2, 1, 3), GROUP),
         sample((3, 4), (3, 1, 4, 1), GROUP, (4,), center=False), sample((2, 4, 2), (2, 2, 2, 2), GROUP, center=False),
     ]  # fmt: skip
 
@@ -407,8 +410,8 @@ def _cotangents(s: Any) -> list[Any]:
     samples=_cotangents,
 )
 def normalized_backward(
-    g: Floating, g_mean: Floating, g_var: Floating, input: Floating, mean: Floating, var: Floating, weight: Floating = None, *,
-    layout: Any, axes: Any, eps: Any, center: Any,
+    g: Floating, g_mean: Floating, g_var: Floating, input: Floating, mean: Floating, var: Floating,
+    weight: Floating = None, *, layout: Any, axes: Any, eps: Any, center: Any,
 ) -> Any:  # fmt: skip
     """Return the cotangents of input, weight and bias (the last two by channel) for those of normalized's results."""
     x = _seen(input, layout)

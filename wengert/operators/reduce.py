@@ -48,7 +48,7 @@ def _total(input: Any, dim: Any, keepdim: Any, dtype: DType) -> Any:
         s(()), s((), dim=0), s((0, 3)), s((0, 3), dim=1), s((0, 3), dim=0), s((1, 3), dim=0), s((2, 3), keepdim=True),
         s((3,), kind="complex"), s((3, 2), dim=0, kind="integer"), s((5,), kind="boolean"),
         s((3,), kind="integer", of="uint8", low=0), s((3,), kind="integer", dtype="float32"),
-        s((2, 3), dim=1, dtype="float16"), s((4,), of="float16", dtype="float64"),
+        s((2, 3), dim=1, dtype="float16", grad=False), s((4,), of="float16", dtype="float64", grad=False),
         s.error(IndexError, "dim=2 is out of range", (2, 3), dim=2),
         s.error(RuntimeError, "twice", (2, 3), dim=(1, -1)),
     ],
@@ -88,8 +88,8 @@ def _mean_transpose(g: Any, input_shape: Any, dim: Any, keepdim: Any) -> Any:
     widen=False,
     samples=lambda s: [
         s((2, 3)), s((2, 3), dim=1), s((2, 3), dim=-2, keepdim=True), s((2, 3, 2), dim=(0, -1)), s(()), s((), dim=-1),
-        s((0, 3)), s((0, 3), dim=1), s((0, 3), dim=0, grad=False), s((3,), kind="complex"),
-        s((3,), kind="integer", dtype="float64"), s((2, 3), dim=1, dtype="float32"),
+        s((0, 3), grad=False), s((0, 3), dim=1), s((0, 3), dim=0, grad=False), s((3,), kind="complex"),
+        s((3,), kind="integer", dtype="float64"), s((2, 3), dim=1, dtype="float32", grad=False),
         s(s.array(np.full(3, 4e4, np.float16)), grad=False), s.error(TypeError, "pass dtype=", (3,), kind="integer"),
     ],
 )  # fmt: skip
@@ -110,7 +110,7 @@ def mean(input: Anything, dim: Axes = None, keepdim: Any = False, *, dtype: DTyp
     samples=lambda s: [
         s(s.array([1.0, np.nan, 3.0]), grad=False), s((2, 3), dim=1),
         s(s.array([[np.nan, np.nan], [1.0, np.nan]]), dim=1, keepdim=True, grad=False), s((3,), kind="integer"),
-        s((2, 3), dim=(0, 1)), s(()), s((2, 3), dim=0, dtype="float32"),
+        s((2, 3), dim=(0, 1)), s(()), s((2, 3), dim=0, dtype="float32", grad=False),
     ],
 )  # fmt: skip
 def nansum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Any:
@@ -178,7 +178,7 @@ def _prod_jvp(t: Any, input: Any, dim: Any, keepdim: Any) -> Any:
     samples=lambda s: [
         s((2, 3), dim=1), s((2, 3), dim=-2, keepdim=True), s((), dim=0), s((0, 3), dim=0), s((0, 3), dim=1),
         s((2, 1), dim=1), s(s.array([[4.0, 0, 5], [0, 0, 3], [2, 3, 4]]), dim=1), s((3, 2), dim=0, kind="complex"),
-        s((3,), dim=0, kind="integer"), s((2, 2), dim=0, dtype="float32"), s((3,), dim=0, kind="boolean"),
+        s((3,), dim=0, kind="integer"), s((2, 2), dim=0, dtype="float32", grad=False), s((3,), dim=0, kind="boolean"),
     ],
 )  # fmt: skip
 def prod_dim(input: Anything, dim: Axis, keepdim: Any = False, *, dtype: DTypeOrNone = None) -> Any:

@@ -208,7 +208,7 @@ def _running(ufunc: Any, input: Any, dim: int) -> tuple[Any, Any]:
     x = rank_one(input)
     values = ufunc.accumulate(x, axis=dim)
     places = np.arange(x.shape[dim]).reshape([-1 if i == dim else 1 for i in range(x.ndim)])
-    reached = (x == values) | (x != x)  # noqa: PLR0124 - NaN alone differs from itself
+    reached = (x == values) | (x != x)  # only NaN differs from itself
     indices = np.maximum.accumulate(np.where(reached, places, 0), axis=dim)
     return values.reshape(input.shape), indices.reshape(input.shape)
 

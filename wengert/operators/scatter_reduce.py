@@ -16,51 +16,20 @@ from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.core.state import thread
 from wengert.errors import DTypeError, ShapeError
-from wengert.operators.gather import along_key, check_along, check_bounds, corner, covered, lined
-from wengert.operators.writes import inplace_writer, publish_method
+from wengert.kernels import scatter as kernels
+from wengert.operators.gather import check_along, covered
+from wengert.operators.writes import publish_method
 
 __all__ = ["index_reduce", "scatter_reduce"]
 
-_UFUNCS = {"sum": np.add, "mean": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+_REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
 
 def _check(reduce: Any, input: Any, src: Any) -> None:  # noqa: A002
-    if reduce not in _UFUNCS:
-        raise RuntimeError(f"scatter_reduce(): reduce must be one of {', '.join(_UFUNCS)}, got {reduce!r}")
+    if reduce not in _REDUCTIONS:
+        raise RuntimeError(f"scatter_reduce(): reduce must be one of {', '.join(_REDUCTIONS)}, got {reduce!r}")
     if input.dtype != src.dtype:
         raise DTypeError(f"scatter_reduce(): input and src must have one dtype, got {input.dtype} and {src.dtype}")
-
-
-def _start(reduce: str, dtype: Any) -> Any:
-    """Return the value that leaves anything it is combined with as it is."""
-    if reduce in ("sum", "mean", "prod"):
-        return reduce == "prod"
-    low = reduce == "amax"
-    if dtype.kind == "b":
-        return not low
-    if dtype.kind in "iu":
-        return np.iinfo(dtype).min if low else np.iinfo(dtype).max
-    return -np.inf if low else np.inf
-
-
-def _reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:  # noqa: A002
-    """Combine ``src`` with an array where ``index`` points along ``dim``."""
-    _check(reduce, input, src)
-    check_along("scatter_reduce", input.shape, dim, index, src)
-    if not index.size:
-        return input
-    target = lined(input)
-    check_bounds("scatter_reduce", index, dim, target.shape[dim])
-    key, values = along_key(lined(index), dim), lined(corner(src, index))
-    if not include_self:
-        target[key] = _start(reduce, target.dtype)
-    _UFUNCS[reduce].at(target, key, values)
-    if reduce == "mean":
-        counts = np.full(target.shape, int(include_self))
-        np.add.at(counts, key, 1)
-        divide = np.floor_divide if target.dtype.kind in "biu" else np.true_divide
-        divide(target, np.maximum(counts, 1), out=target, casting="unsafe")
-    return input
 
 
 # ---- derivatives
@@ -160,8 +129,9 @@ def _scatter_reduce_spec(
         ),
     },
     spec=_scatter_reduce_spec,
+    inplace=True,
     samples=lambda s: [
-        *(s((3, 2), 0, s.array([[0, 2], [2, 2], [0, 1]]), (3, 2), r, include_self=i) for r in _UFUNCS for i in (True, False)),
+        *(s((3, 2), 0, s.array([[0, 2], [2, 2], [0, 1]]), (3, 2), r, include_self=i) for r in _REDUCTIONS for i in (True, False)),
         s((2, 3), -1, s.array([[1, 1]]), (2, 3), "amax"), s((), 0, s.array(0), (), "prod"), s((2,), 0, s.array(np.empty(0, np.int64)), (0,), "mean"),
         s((3,), 0, s.array([0, 0, 1, 1]), s.array([0.0, 2.0, 3.0, 0.0]), "prod"),
         s((3,), 0, s.array([0, 0, 0]), s.array([0.0, 0.0, 3.0]), "prod", grad=False),
@@ -169,13 +139,16 @@ def _scatter_reduce_spec(
         s.error(RuntimeError, "reduce must be one of", (2,), 0, s.array([0]), (1,), "median"),
     ],
 )  # fmt: skip
-def scatter_reduce(input: Anything, dim: Axis, index: Integer, src: Anything, reduce: Any, *, include_self: bool = True) -> Any:
+def scatter_reduce(
+    input: Anything, dim: Axis, index: Integer, src: Anything, reduce: Any, *, include_self: bool = True
+) -> Any:
     """Combine ``src`` with ``input`` where ``index`` points along ``dim``: "sum", "prod", "mean", "amax" or "amin".
 
     Without ``include_self`` the elements of ``input`` that are pointed at do not take part. Equal extremes share the
     gradient equally.
     """
-    return _reduce(np.array(input, order="C"), dim, index, src, reduce, include_self=include_self)
+    _check(reduce, input, src)
+    return kernels.scatter_reduce(input, dim, index, src, reduce, include_self)
 
 
 def _rows(name: str, input: Any, dim: int, index: Any, source: Any) -> tuple[int, Any]:  # noqa: A002
@@ -210,5 +183,4 @@ def index_reduce_(self: Any, dim: int, index: Any, source: Any, reduce: str, *, 
     return ops.scatter_reduce_(self, dim, wide, source, reduce, include_self=include_self)
 
 
-inplace_writer("scatter_reduce", _reduce)
 publish_method(index_reduce_)

@@ -16,7 +16,15 @@ from wengert.core.registry import operators, ops
 from wengert.errors import ShapeError
 from wengert.operators.writes import publish_method
 
-__all__ = ["as_strided", "diag_embed", "diagonal", "diagonal_scatter", "select_scatter", "slice_scatter", "sliding_windows"]
+__all__ = [
+    "as_strided",
+    "diag_embed",
+    "diagonal",
+    "diagonal_scatter",
+    "select_scatter",
+    "slice_scatter",
+    "sliding_windows",
+]
 
 Shape = tuple[int, ...]
 
@@ -59,7 +67,11 @@ def diagonal(input: Anything, offset: Int = 0, dim1: Axis = 0, dim2: Axis = 1) -
     spec=lambda input, offset, dim1, dim2, shape: Spec(tuple(shape), input.dtype),
     widen=False,
     home=(),
-    samples=lambda s: [s((3,), 2, 0, 1, shape=(3, 5)), s((2, 2), -1, 2, 0, shape=(2, 2, 3)), s((0,), 0, 0, 1, shape=(0, 2))],
+    samples=lambda s: [
+        s((3,), 2, 0, 1, shape=(3, 5)),
+        s((2, 2), -1, 2, 0, shape=(2, 2, 3)),
+        s((0,), 0, 0, 1, shape=(0, 2)),
+    ],
 )
 def diagonal_transpose(input: Anything, offset: Any, dim1: Any, dim2: Any, shape: Any) -> Any:
     """Return zeros of ``shape`` with ``input`` on a diagonal."""
@@ -68,7 +80,10 @@ def diagonal_transpose(input: Anything, offset: Any, dim1: Any, dim2: Any, shape
     return out
 
 
-@composite(method=True, samples=lambda s: [s((3,)), s((2, 2), offset=1), s((2,), offset=-1, dim1=1, dim2=0), s((2, 1), dim1=0, dim2=2)])
+@composite(
+    method=True,
+    samples=lambda s: [s((3,)), s((2, 2), offset=1), s((2,), offset=-1, dim1=1, dim2=0), s((2, 1), dim1=0, dim2=2)],
+)
 def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     """Return zeros with the last dimension of ``input`` on a diagonal of the dimensions ``dim1`` and ``dim2`` of the result."""
     input = as_tensor(input)
@@ -104,7 +119,9 @@ def _windows(array: Any, dim: int, size: int, step: int) -> Any:
         return array.reshape(1)[:size]
     strides = list(array.strides)
     strides[dim] *= step
-    return np.lib.stride_tricks.as_strided(array, shape, (*strides, array.strides[dim]), writeable=array.flags.writeable)
+    return np.lib.stride_tricks.as_strided(
+        array, shape, (*strides, array.strides[dim]), writeable=array.flags.writeable
+    )
 
 
 @linear(
@@ -181,7 +198,9 @@ def _memory(array: Any, geometry: Shape) -> Any:
     extent = _extent(array.shape, geometry)
     if _strides(array) == geometry or array.size <= 1:
         lowest = array[tuple(slice(-1, None) if s < 0 else slice(0, 1) for s in array.strides)] if array.ndim else array
-        return np.lib.stride_tricks.as_strided(lowest, (extent,), (array.dtype.itemsize,), writeable=array.flags.writeable)
+        return np.lib.stride_tricks.as_strided(
+            lowest, (extent,), (array.dtype.itemsize,), writeable=array.flags.writeable
+        )
     memory = np.zeros(extent, array.dtype)
     _over(memory, array.shape, geometry, _origin(array.shape, geometry))[...] = array
     return memory
@@ -236,6 +255,8 @@ def as_strided(input: Any, size: Any, stride: Any, storage_offset: int | None = 
     base = _owner(input)
     if overlaps(base._payload):
         raise ShapeError("as_strided(): several elements of the tensor share one memory location; clone() it first")
+    if _extent(tuple(base.shape), _strides(base._payload)) != base.numel():
+        raise ShapeError("as_strided(): the tensor does not fill the memory it lies in; use contiguous() first")
     if input.requires_grad and not base.requires_grad:
         raise RuntimeError("as_strided(): the tensor is a leaf of its own within another's memory; clone() it first")
     geometry = _strides(base._payload)
@@ -299,18 +320,28 @@ def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
     return _replaced(input, src, "getitem", (_along(input, dim, index % size),))
 
 
-@composite(method=True, samples=lambda s: [s((4, 2), (2, 2), start=1, end=3), s((2, 5), (2, 2), dim=1, start=-4, step=2), s((2,), (2,))])
-def slice_scatter(input: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
+@composite(
+    method=True,
+    samples=lambda s: [s((4, 2), (2, 2), start=1, end=3), s((2, 5), (2, 2), dim=1, start=-4, step=2), s((2,), (2,))],
+)
+def slice_scatter(
+    input: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Any:
     """Return ``input`` with ``src`` in the place of ``input[start:end:step]`` along ``dim``."""
     input = as_tensor(input)
     dim = axis_of(dim, input.ndim)
     if not input.ndim or as_int(step, "step") <= 0:
-        raise ShapeError(f"slice_scatter(): step must be positive and input have a dimension, got {step} and {tuple(input.shape)}")
+        raise ShapeError(
+            f"slice_scatter(): step must be positive and input have a dimension, got {step} and {tuple(input.shape)}"
+        )
     first, last, _ = slice(start, end, step).indices(input.shape[dim])
     return _replaced(input, src, "getitem", (_along(input, dim, slice(first, max(first, last), step)),))
 
 
-@composite(method=True, samples=lambda s: [s((3, 3), (3,)), s((3, 4), (2,), offset=2), s((2, 3, 2), (3, 2), offset=0, dim1=0, dim2=2)])
+@composite(
+    method=True,
+    samples=lambda s: [s((3, 3), (3,)), s((3, 4), (2,), offset=2), s((2, 3, 2), (3, 2), offset=0, dim1=0, dim2=2)],
+)
 def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """Return ``input`` with ``src`` in the place of ``input.diagonal(offset, dim1, dim2)``."""
     input = as_tensor(input)
@@ -318,7 +349,13 @@ def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2:
     return _replaced(input, src, "diagonal", (as_int(offset, "offset"), first, second))
 
 
-@composite(method=True, samples=lambda s: [s((2, 3), (2, 2), size=(2, 2), stride=(3, 1)), s((4,), (2,), size=(2,), stride=(2,), storage_offset=1)])
+@composite(
+    method=True,
+    samples=lambda s: [
+        s((2, 3), (2, 2), size=(2, 2), stride=(3, 1)),
+        s((4,), (2,), size=(2,), stride=(2,), storage_offset=1),
+    ],
+)
 def as_strided_scatter(input: Any, src: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
     """Return ``input`` with ``src`` in the place of ``input.contiguous().as_strided(size, stride, storage_offset)``."""
     input = as_tensor(input)

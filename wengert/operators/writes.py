@@ -6,11 +6,12 @@ the operator as if it had been called and gives the tensor its history.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from wengert.core.apply import bind, call, specs
+from wengert.core.apply import bind, execute, specs
 from wengert.core.inplace import adopt, check_view, check_writable, rehistory
 from wengert.core.methods import attach
 from wengert.core.place import here
@@ -18,9 +19,9 @@ from wengert.core.record import record
 from wengert.core.registry import operators, ops
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array, refresh, version_of
-from wengert.errors import DTypeError
+from wengert.errors import DTypeError, ShapeError
 
-__all__ = ["inplace_twin", "inplace_writer", "publish_method", "recording", "write_recorded", "written"]
+__all__ = ["check_target", "inplace_writer", "publish_method", "recording", "write_recorded", "written"]
 
 
 def recording(*values: Any) -> bool:
@@ -51,65 +52,58 @@ def publish_method(function: Callable[..., Any], name: str | None = None, public
         attach(name, function)
 
 
-def inplace_twin(name: str, public: bool = True) -> Callable[..., Any]:
-    """Publish ``name_``: the operator's result written back into its first argument."""
-
-    def function(self: Any, *args: Any, **kwargs: Any) -> Any:
-        check_writable(name + "_", _tensor(self, name))
-        return adopt(name + "_", self, getattr(ops, name)(self, *args, **kwargs))
-
-    function.__doc__ = f"In-place version of :func:`wengert.{name}`."
-    publish_method(function, name + "_", public)
-    return function
-
-
 def inplace_writer(name: str, write: Callable[..., Any], public: bool = True) -> Callable[..., Any]:
     """Publish ``name_`` for the operator whose kernel is ``write`` on a copy of its first argument."""
     op = operators()[name]
-    saves_input = op.rules is not None and 0 in op.rules.plan((1 << len(op.signature.inputs)) - 1).keep_inputs
 
     def function(self: Any, *args: Any, **kwargs: Any) -> Any:
-        check_writable(name + "_", _tensor(self, name))
-        overwritten = saves_input and recording(self, *args, *kwargs.values())
-        if overwritten or (op.widen and self.dtype.is_half) or not isinstance(self._payload, np.ndarray):
-            return adopt(name + "_", self, call(op, (ops.clone(self) if overwritten else self, *args), kwargs))
-        return write_recorded(op, write, bind(op, (self, *args), kwargs))
+        check_target(name + "_", self)
+        return write_recorded(op, write, bind(op, (self, *args), kwargs), name + "_")
 
     function.__doc__ = f"In-place version of :func:`wengert.{name}`."
     publish_method(function, name + "_", public)
     return function
 
 
-def _tensor(value: Any, name: str) -> Any:
+def check_target(name: str, value: Any) -> None:
+    """Refuse to write into what is no tensor or may not be written."""
     if not isinstance(value, Tensor):
-        raise TypeError(f"{name}_() writes into a tensor, got {type(value).__name__}")
-    return value
+        raise TypeError(f"{name}() writes into a tensor, got {type(value).__name__}")
+    check_writable(name, value)
 
 
-def write_recorded(op: Any, write: Callable[..., Any], values: list[Any]) -> Any:
-    """Run ``write`` on the memory of the first value, recorded as ``op``; values are bound. Return the tensor."""
-    tensor, name = values[0], op.name.rstrip("_") + "_"
+def write_recorded(op: Any, write: Callable[..., Any], values: list[Any], name: str) -> Any:
+    """Run ``write`` on the memory of the first of the bound values, recorded as a call of ``op``; return that tensor."""
+    tensor = values[0]
+    if not isinstance(tensor._payload, np.ndarray):
+        return adopt(name, tensor, execute(op, values))
+    result = _result(op, values, name) if recording(*values) else None
+    arrays = [_array(v) for v in values]
+    at, names = op.signature.positional, op.signature.names
+    try:
+        thread.state.run(partial(write, *arrays[:at], **dict(zip(names[at:], arrays[at:], strict=True))))
+    except (ValueError, IndexError) as error:
+        kind = ShapeError if type(error) is ValueError else type(error)
+        raise kind(f"{name}(): {error}") from None
+    version_of(tensor).bump(name, here(1))
+    if result is not None:
+        rehistory(tensor, result)
+    return tensor
+
+
+def _result(op: Any, values: list[Any], name: str) -> Any:
+    """Record a call of ``op`` and return its result, a tensor on the memory that is about to be written."""
+    tensor = values[0]
     found = op.infer(specs(values))
     if found.shape != tuple(tensor._payload.shape) or found.dtype is not tensor.dtype:
         raise DTypeError(
             f"{name}(): a result of {found.dtype} and shape {tuple(found.shape)} cannot be written into a tensor of "
             f"{tensor.dtype} and shape {tuple(tensor.shape)}"
         )
-    state = thread.state
     result = from_array(tensor._payload)
-    if state.grad:
-        record(op, values, [result])
-        check_view(name, tensor, result)
-    arrays = [_array(v) for v in values]
-    at, names = op.signature.positional, op.signature.names
-    try:
-        state.run(lambda: write(*arrays[:at], **dict(zip(names[at:], arrays[at:], strict=True))))
-    except (ValueError, IndexError) as error:
-        raise type(error)(f"{name}(): {error}") from None
-    version_of(tensor).bump(name, here(1))
-    if state.grad:
-        rehistory(tensor, result)
-    return tensor
+    record(op, values, [result])
+    check_view(name, tensor, result)
+    return result
 
 
 def _array(value: Any) -> Any:

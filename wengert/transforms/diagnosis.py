@@ -144,6 +144,7 @@ def located(probe: Probe, place: Place) -> dict[str, Any]:
     }
 
 
+@np.errstate(all="ignore")  # a diagnosis looks outside the domain on purpose
 def diagnose(probe: Probe, evidence: Evidence) -> GradcheckReport:
     """Explain why the Jacobians differ; ``probe`` must stand where they were taken."""
     line, findings = Line(probe, evidence), unsteady(probe, evidence.tol)

@@ -58,7 +58,7 @@ def get_total_norm(
     return total
 
 
-def _norm(tensors: list[Tensor], p: float) -> Tensor:
+def _norm(tensors: list[Any], p: float) -> Any:
     norms = [ops.linalg_vector_norm(t, p, dtype=float32 if t.dtype.itemsize == 2 else None) for t in tensors]
     if len(norms) == 1:
         return norms[0]
@@ -66,7 +66,7 @@ def _norm(tensors: list[Tensor], p: float) -> Tensor:
     return ops.linalg_vector_norm(ops.stack([n.to(widest) for n in norms]), p)
 
 
-def _scaled_norm(tensors: list[Tensor], p: float, plain: Tensor) -> Tensor:
+def _scaled_norm(tensors: list[Any], p: float, plain: Any) -> Any:
     """The norm computed from elements divided by the largest one; ``plain`` if that is 0 or not finite."""
     largest = _norm(tensors, math.inf)
     if not 0 < largest.item() < math.inf:
@@ -74,9 +74,7 @@ def _scaled_norm(tensors: list[Tensor], p: float, plain: Tensor) -> Tensor:
     return largest * _norm([t / largest.to(t.dtype) for t in tensors], p)
 
 
-def clip_grads_with_norm_(
-    parameters: Tensors, max_norm: float, total_norm: Tensor, foreach: bool | None = None
-) -> None:
+def clip_grads_with_norm_(parameters: Tensors, max_norm: float, total_norm: Any, foreach: bool | None = None) -> None:
     """Scale the gradients of ``parameters`` by max_norm / (total_norm + 1e-6), if that is below 1, in place."""
     with no_grad():
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)

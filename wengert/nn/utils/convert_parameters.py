@@ -1,6 +1,7 @@
 """All parameters as one vector, and back."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
@@ -20,7 +21,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     return ops.cat([parameter.reshape(-1) for parameter in parameters])
 
 
-def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+def vector_to_parameters(vec: Any, parameters: Iterable[Tensor]) -> None:
     """Copy the elements of a vector into the parameters, in order.
 
     Raises:

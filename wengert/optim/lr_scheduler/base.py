@@ -8,7 +8,7 @@ from wengert.core.tensor import Tensor
 from wengert.optim.elementwise import number
 from wengert.optim.optimizer import Group, Optimizer
 
-__all__ = ["LRScheduler", "current_rates", "per_group", "set_rate"]
+__all__ = ["LRScheduler", "check_positive", "current_rates", "per_group", "set_rate"]
 
 
 class LRScheduler:
@@ -103,6 +103,12 @@ class LRScheduler:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over what :meth:`state_dict` returned."""
         self.__dict__.update(state_dict)
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Raise ValueError unless ``value`` is a positive int."""
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} must be a positive int, got {value!r}")
 
 
 def set_rate(group: Group, rate: float) -> None:

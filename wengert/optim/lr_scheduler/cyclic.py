@@ -5,7 +5,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from wengert.optim.lr_scheduler.base import LRScheduler, per_group, set_rate
+from wengert.optim.lr_scheduler.base import LRScheduler, check_positive, per_group, set_rate
 from wengert.optim.optimizer import Group, Optimizer
 
 __all__ = ["CyclicLR", "OneCycleLR"]
@@ -157,8 +157,8 @@ class OneCycleLR(_Cycling):
         three_phase: bool = False, last_epoch: int = -1,
     ) -> None:  # fmt: skip
         self.total_steps = _total_steps(total_steps, epochs, steps_per_epoch)
-        if not isinstance(pct_start, float) or not 0 <= pct_start <= 1:
-            raise ValueError(f"pct_start must be a float between 0 and 1, got {pct_start!r}")
+        if not 0 <= pct_start <= 1:
+            raise ValueError(f"pct_start must lie between 0 and 1, got {pct_start!r}")
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"anneal_strategy must be 'cos' or 'linear', got '{anneal_strategy}'")
         self._anneal_func_type = anneal_strategy
@@ -206,8 +206,7 @@ def _total_steps(total_steps: int | None, epochs: int | None, steps_per_epoch: i
         "epochs": epochs, "steps_per_epoch": steps_per_epoch,
     }  # fmt: skip
     for name, value in given.items():
-        if not isinstance(value, int) or value <= 0:
-            raise ValueError(f"{name} must be a positive int, got {value!r}")
+        check_positive(name, value)
     return math.prod(value for value in given.values() if value is not None)
 
 

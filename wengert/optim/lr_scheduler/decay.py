@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
 
-from wengert.optim.lr_scheduler.base import LRScheduler
+from wengert.optim.lr_scheduler.base import LRScheduler, check_positive
 from wengert.optim.optimizer import Optimizer
 
 __all__ = [
@@ -130,7 +130,7 @@ class MultiStepLR(LRScheduler):
         return [rate * self.gamma ** self.milestones[self.last_epoch] for rate in self._rates()]
 
     def _first_lr(self) -> list[float]:
-        passed = bisect_right(sorted(self.milestones.elements()), 0)
+        passed = bisect_right(sorted(Counter(self.milestones).elements()), 0)
         return [base * self.gamma**passed for base in self.base_lrs]
 
 
@@ -297,9 +297,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
     ) -> None:
-        for name, value in (("T_0", T_0), ("T_mult", T_mult)):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a positive int, got {value!r}")
+        check_positive("T_0", T_0)
+        check_positive("T_mult", T_mult)
         self.T_0 = T_0
         self.T_i = T_0
         self.T_mult = T_mult

@@ -1,0 +1,183 @@
+"""Whole slices taken, added, copied or filled at positions along one dimension: index_select, index_add, index_put, …"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wengert.array.shape import axis_of
+from wengert.core.apply import as_tensor
+from wengert.core.families import composite
+from wengert.core.registry import operators, ops
+from wengert.core.tensor import Tensor
+from wengert.errors import DTypeError, ShapeError
+from wengert.operators.gather import check_bounds
+from wengert.operators.indexing import parse, write_at
+from wengert.operators.writes import check_target, publish_method, write_recorded
+
+__all__ = ["index_add", "index_copy", "index_fill", "index_put", "index_select"]
+
+
+def _positions(name: str, input: Any, dim: int, index: Any) -> tuple[int, Any]:  # noqa: A002
+    """Return ``dim`` from the front and ``index`` checked: a vector of ints within the dimension."""
+    dim, index = axis_of(dim, input.ndim), as_tensor(index)
+    if index.dtype.category != 1:
+        raise DTypeError(f"{name}(): index must be an integer tensor, got {index.dtype}")
+    if index.ndim > 1:
+        raise ShapeError(f"{name}(): index must be a vector, got shape {tuple(index.shape)}")
+    size = input.shape[dim] if input.ndim else 1
+    if isinstance(index._payload, np.ndarray):
+        check_bounds(name, index._payload, dim, size)
+    return dim, ops.reshape(index, (-1,)) if not index.ndim else index
+
+
+def _source(name: str, input: Any, dim: int, index: Any, source: Any) -> Any:  # noqa: A002
+    """Return ``source`` checked: the dtype of input, its shape but for ``dim``, where there are as many as in index."""
+    if source.dtype is not input.dtype:
+        raise DTypeError(f"{name}(): source must have the dtype of input, {input.dtype}, got {source.dtype}")
+    wanted = tuple(index.numel() if d == dim else n for d, n in enumerate(input.shape))
+    if tuple(source.shape) != wanted or (not wanted and index.numel() != 1):
+        raise ShapeError(
+            f"{name}(): source must have shape {wanted} for an index of {index.numel()}, got {tuple(source.shape)}"
+        )
+    return source if wanted else ops.reshape(source, (1,))
+
+
+@composite(
+    method=True,
+    samples=lambda s: [
+        s((3, 2), 0, s.array([2, 0, 2])), s((2, 3), -1, s.array([1])), s((3,), 0, s.array(1)), s((), 0, s.array([0])),
+        s((2, 3), 1, s.array(np.empty(0, np.int64))), s.error(IndexError, "index 3 is out of bounds for dimension 1 with size 3", (2, 3), 1, s.array([3])),
+        s.error(IndexError, "index -1 is out of bounds", (3,), 0, s.array([-1])),
+    ],
+)  # fmt: skip
+def index_select(input: Any, dim: int, index: Any) -> Any:
+    """Return the slices along ``dim`` at the positions ``index``, a vector, as a copy."""
+    input = as_tensor(input)
+    dim, index = _positions("index_select", input, dim, index)
+    if not input.ndim:
+        if index.numel() != 1:
+            raise ShapeError(f"index_select(): a 0-d tensor has one element to select, the index has {index.numel()}")
+        return ops.reshape(ops.index_read(ops.reshape(input, (1,)), (index,), (0,)), ())
+    return ops.index_read(input, (index,), (dim,))
+
+
+def _written(name: str, twin: bool, input: Any, dim: int, index: Any, value: Any, accumulate: bool) -> Any:  # noqa: A002
+    """Write (or add) along ``dim``: into the tensor itself if ``twin``, else into a copy."""
+    if not input.ndim:
+        index, dim = ops.reshape(index, (-1,)), 0
+        flat = ops.reshape(input, (1,))
+        out = ops.index_write(flat, value, (index,), (0,), accumulate)
+        return ops.copy_(input, ops.reshape(out, ())) if twin else ops.reshape(out, ())
+    if twin:
+        check_target(name, input)
+        return write_recorded(operators()["index_write"], write_at, [input, value, (index,), (dim,), accumulate], name)
+    return ops.index_write(input, value, (index,), (dim,), accumulate)
+
+
+def _index_add(name: str, input: Any, dim: int, index: Any, source: Any, alpha: Any) -> Any:  # noqa: A002
+    dim, index = _positions(name, input, dim, index)
+    source = _source(name, input, dim, index, as_tensor(source))
+    return _written(name, name.endswith("_"), input, dim, index, source if alpha == 1 else ops.mul(source, alpha), True)
+
+
+@composite(
+    method=True,
+    samples=lambda s: [
+        s((3, 2), 0, s.array([2, 0, 2]), (3, 2)), s((2, 3), -1, s.array([1]), (2, 1), alpha=2.5), s((3,), 0, s.array(1), (1,)), s((), 0, s.array([0]), ()),
+        s.error(RuntimeError, "source must have shape", (3, 2), 0, s.array([0]), (2, 2)),
+    ],
+)  # fmt: skip
+def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+    """Return ``input`` with ``alpha`` times the slices of ``source`` added at the positions ``index`` along ``dim``."""
+    return _index_add("index_add", as_tensor(input), dim, index, source, alpha)
+
+
+def index_add_(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+    """In-place version of :func:`wengert.index_add`."""
+    return _index_add("index_add_", self, dim, index, source, alpha)
+
+
+def _index_copy(name: str, input: Any, dim: int, index: Any, source: Any) -> Any:  # noqa: A002
+    dim, index = _positions(name, input, dim, index)
+    return _written(
+        name, name.endswith("_"), input, dim, index, _source(name, input, dim, index, as_tensor(source)), False
+    )
+
+
+@composite(
+    method=True,
+    samples=lambda s: [
+        s((3, 2), 0, s.array([2, 0]), (2, 2)),
+        s((2, 3), -1, s.array([1]), (2, 1)),
+        s((3,), 0, s.array(1), (1,)),
+    ],
+)
+def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
+    """Return ``input`` with the slices of ``source`` in the places of those at the positions ``index`` along ``dim``."""
+    return _index_copy("index_copy", as_tensor(input), dim, index, source)
+
+
+def index_copy_(self: Any, dim: int, index: Any, source: Any) -> Any:
+    """In-place version of :func:`wengert.index_copy`."""
+    return _index_copy("index_copy_", self, dim, index, source)
+
+
+def _index_fill(name: str, input: Any, dim: int, index: Any, value: Any) -> Any:  # noqa: A002
+    dim, index = _positions(name, input, dim, index)
+    if isinstance(value, Tensor) and value.ndim:
+        raise ShapeError(f"{name}() takes a number or a 0-d tensor, got shape {tuple(value.shape)}")
+    value = value if isinstance(value, Tensor) else ops.full((), value, dtype=input.dtype)
+    return _written(name, name.endswith("_"), input, dim, index, value, False)
+
+
+@composite(
+    method=True,
+    samples=lambda s: [s((3, 2), 0, s.array([2, 0]), 1.5), s((2, 3), -1, s.array([1]), ()), s((3,), 0, s.array(1), 0)],
+)
+def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
+    """Return ``input`` with ``value``, a number or a 0-d tensor, in the slices at the positions ``index`` along ``dim``."""
+    return _index_fill("index_fill", as_tensor(input), dim, index, value)
+
+
+def index_fill_(self: Any, dim: int, index: Any, value: Any) -> Any:
+    """In-place version of :func:`wengert.index_fill`."""
+    return _index_fill("index_fill_", self, dim, index, value)
+
+
+def _index_put(name: str, input: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> Any:  # noqa: A002
+    if isinstance(indices, Tensor) or not isinstance(indices, Sequence):
+        raise TypeError(f"{name}(): indices must be a sequence of index tensors, got {type(indices).__name__}")
+    values = as_tensor(values)
+    if values.dtype is not input.dtype:
+        raise DTypeError(f"{name}(): values must have the dtype of input, {input.dtype}, got {values.dtype}")
+    key = parse(tuple(slice(None) if i is None else i for i in indices), tuple(input.shape))
+    if key.basic is not None or not key.indices:
+        raise IndexError(f"{name}(): indices must be integer or boolean tensors of at least one dimension, or None")
+    if name.endswith("_"):
+        check_target(name, input)
+        return write_recorded(
+            operators()["index_write"], write_at, [input, values, key.indices, key.dims, accumulate], name
+        )
+    return ops.index_write(input, values, key.indices, key.dims, accumulate)
+
+
+@composite(
+    method=True,
+    samples=lambda s: [
+        s((3, 2), [s.array([2, 0])], (2, 2)), s((2, 3), [s.array([0, 0]), s.array([1, 1])], (2,), accumulate=True), s((2, 3), [s.array([True, False])], (3,)),
+        s((2, 3), [s.array([1])], ()),
+    ],
+)  # fmt: skip
+def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    """Return ``input`` with ``values`` written (or added) where ``indices``, a tensor per dimension, point: ``input[indices] = values``."""
+    return _index_put("index_put", as_tensor(input), indices, values, accumulate)
+
+
+def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    """In-place version of :func:`wengert.index_put`."""
+    return _index_put("index_put_", self, indices, values, accumulate)
+
+
+for _function in (index_add_, index_copy_, index_fill_, index_put_):
+    publish_method(_function)
