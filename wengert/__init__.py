@@ -20,12 +20,15 @@ from wengert.core.printing import set_printoptions
 from wengert.core.registry import missing_message, ops
 from wengert.core.registry import operators as declared_operators
 from wengert.core.tensor import Tensor
+from wengert.operators.absent import claim as claim_absent_methods
 from wengert.settings import get_default_dtype, set_default_dtype
 from wengert.tape.modes import (
     enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad, set_grad_enabled,
 )  # fmt: skip
 
 __version__ = "0.1.0"
+
+claim_absent_methods()
 
 bool = bool_
 half, float, double = float16, float32, float64

@@ -19,6 +19,9 @@ class device:  # noqa: N801 - PyTorch's name
 
     __slots__ = ("index", "type")
 
+    type: str
+    index: int | None
+
     def __init__(self, type: Any = "cpu", index: int | None = None) -> None:  # noqa: A002
         if isinstance(type, device):
             type, index = type.type, type.index  # noqa: A001

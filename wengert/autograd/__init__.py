@@ -7,7 +7,7 @@ from wengert.tape.function import Function
 from wengert.tape.modes import (
     detect_anomaly, enable_grad, inference_mode, no_grad, set_detect_anomaly, set_grad_enabled,
 )  # fmt: skip
-from wengert.transforms.gradcheck import gradcheck, gradgradcheck
+from wengert.autograd.gradcheck import gradcheck, gradgradcheck
 
 __all__ = [
     "Function", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode",

@@ -92,6 +92,8 @@ def lift_many(op: Op, name: str, mark: Input, value: Any) -> tuple[Any, ...]:
         if not isinstance(value, Tensor) or not value.ndim:
             raise TypeError(f"{op.name}(): argument '{name}' must be a sequence of tensors, got {type(value).__name__}")
         value = tuple(value)
+    if not value:
+        raise ValueError(f"{op.name}(): argument '{name}' must hold at least one tensor, got an empty sequence")
     return tuple(lift(op, f"{name}[{i}]", mark, v) for i, v in enumerate(value))
 
 

@@ -15,7 +15,7 @@ from wengert.core.apply import call as general
 from wengert.core.node import OpNode, Version, next_sequence
 from wengert.core.operator import Op
 from wengert.core.place import _internal, here
-from wengert.core.state import thread
+from wengert.core.state import local, thread
 from wengert.core.tensor import Tensor, refresh
 
 __all__ = ["binary_lane", "general_lane", "unary_lane"]
@@ -60,10 +60,14 @@ def unary_lane(op: Op) -> Callable[..., Any]:
         return general_lane(op)
     plan, (keep_input, keep_out) = plans[1] if plans else (None, (False, False))
     blank = (None,) * len(defaults)
+    nothing = (None, *defaults, None), (None, *blank, None)
     recorded = op.family != "nondifferentiable"
 
     def function(input: Any, *rest: Any, **kwargs: Any) -> Any:  # noqa: A002
-        state = thread.state
+        try:
+            state = local.state
+        except AttributeError:
+            state = thread.state
         if state.slow or rest or kwargs or not isinstance(input, Tensor):
             return general(op, (input, *rest), kwargs)
         x = input._payload
@@ -92,8 +96,11 @@ def unary_lane(op: Op) -> Callable[..., Any]:
                 if keep_out:
                     out._cell = cell = _new_version(Version)
                     cell.count, cell.writes = 0, ()
-                node.saved = (input if keep_input else None, *defaults, array if keep_out else None)
-                node.versions = (version, *blank, cell)
+                if keep_input or keep_out:
+                    node.saved = (input if keep_input else None, *defaults, array if keep_out else None)
+                    node.versions = (version, *blank, cell)
+                else:
+                    node.saved, node.versions = nothing
                 node.shape, node.dtype, node.extra, node.sequence = array.shape, array.dtype, None, next_sequence()
                 frame = _frame(1)
                 code = frame.f_code
@@ -115,10 +122,14 @@ def binary_lane(op: Op, general: Callable[..., Any] = general) -> Callable[..., 
     ufunc, plans = op.ufunc, _flags(op, 2)
     defaults = tuple(slot.default for slot in op.signature.slots[2:])
     blank = (None,) * len(defaults)
+    nothing = (None, None, *defaults, None), (None, None, *blank, None)
     recorded = op.family != "nondifferentiable"
 
     def function(input: Any, other: Any, *rest: Any, **kwargs: Any) -> Any:  # noqa: A002
-        state = thread.state
+        try:
+            state = local.state
+        except AttributeError:
+            state = thread.state
         if state.slow or rest or kwargs or not isinstance(input, Tensor):
             return general(op, (input, other, *rest), kwargs)
         x = input._payload
@@ -151,24 +162,23 @@ def binary_lane(op: Op, general: Callable[..., Any] = general) -> Callable[..., 
                     return general(op, (input, other), {})
                 node = _new_node(OpNode)
                 node.plan, node.inputs = plan, (near, far)
-                saved_x = saved_y = version_x = version_y = cell = None
-                if keep_x:
-                    saved_x, version_x = input, input._cell
-                    version_x = 0 if version_x is None else version_x.count
-                if keep_y:
-                    saved_y = other
-                    if y is not other:
-                        version_y = other._cell
-                        version_y = 0 if version_y is None else version_y.count
-                if keep_out:
-                    out._cell = cell = _new_version(Version)
-                    cell.count, cell.writes = 0, ()
-                if defaults:
+                if keep_x or keep_y or keep_out:
+                    saved_x = saved_y = version_x = version_y = cell = None
+                    if keep_x:
+                        saved_x, version_x = input, input._cell
+                        version_x = 0 if version_x is None else version_x.count
+                    if keep_y:
+                        saved_y = other
+                        if y is not other:
+                            version_y = other._cell
+                            version_y = 0 if version_y is None else version_y.count
+                    if keep_out:
+                        out._cell = cell = _new_version(Version)
+                        cell.count, cell.writes = 0, ()
                     node.saved = (saved_x, saved_y, *defaults, array if keep_out else None)
                     node.versions = (version_x, version_y, *blank, cell)
                 else:
-                    node.saved = (saved_x, saved_y, array if keep_out else None)
-                    node.versions = (version_x, version_y, cell)
+                    node.saved, node.versions = nothing
                 node.shape, node.dtype, node.extra, node.sequence = array.shape, array.dtype, None, next_sequence()
                 frame = _frame(1)
                 code = frame.f_code
@@ -190,10 +200,15 @@ def reflected_lane(op: Op, general: Callable[..., Any]) -> Callable[..., Any]:
     defaults = tuple(slot.default for slot in op.signature.slots[2:])
 
     def function(other: Any, input: Any) -> Any:  # noqa: A002
-        state = thread.state
+        try:
+            state = local.state
+        except AttributeError:
+            state = thread.state
         y = other._payload
         dtype = y.dtype
-        if state.slow or (dtype is not F32 and dtype is not F64) or (type(input) is not float and type(input) is not int):
+        if state.slow or (dtype is not F32 and dtype is not F64):
+            return general(op, (input, other), {})
+        if type(input) is not float and type(input) is not int:
             return general(op, (input, other), {})
         try:
             array = state.run(ufunc, input, y)
@@ -215,7 +230,8 @@ def reflected_lane(op: Op, general: Callable[..., Any]) -> Callable[..., Any]:
                     version = 0 if version is None else version.count
                 if keep_out:
                     out._cell = cell = Version()
-                node.saved = (input if keep_number else None, other if keep_tensor else None, *defaults, array if keep_out else None)
+                number, tensor = input if keep_number else None, other if keep_tensor else None
+                node.saved = (number, tensor, *defaults, array if keep_out else None)
                 node.versions = (None, version, *(None,) * len(defaults), cell)
                 node.shape, node.dtype, node.extra, node.sequence = array.shape, array.dtype, None, next_sequence()
                 frame = _frame(1)

@@ -4,18 +4,28 @@ from typing import Any
 
 from wengert.core.registry import missing_message
 
-__all__ = ["TensorMethods", "attach"]
+__all__ = ["Absent", "TensorMethods", "attach", "attach_absent"]
 
 
 class TensorMethods:
-    """Holds the methods that come from operators; what they are is shown by ``python -m wengert ops``."""
+    """Holds the methods that come from operators; what they are is shown by ``python -m wengert ops``.
+
+    There is deliberately no ``__getattr__``: with one, CPython looks every attribute of every tensor up the slow way.
+    Python itself suggests a near name for a misspelt one; PyTorch's names that are missing are :class:`Absent`.
+    """
 
     __slots__ = ()
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise AttributeError(missing_message("Tensor", name, dir(type(self))), name=name, obj=self)
+
+class Absent:
+    """Stands where PyTorch's tensors have a method that these do not have yet: AttributeError with the nearest names."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, tensor: Any, owner: Any = None) -> Any:
+        present = [n for n in dir(TensorMethods) if not isinstance(TensorMethods.__dict__.get(n), Absent)]
+        raise AttributeError(missing_message("Tensor", self.name, present), name=self.name, obj=tensor)
 
 
 def attach(name: str, function: Any) -> None:
@@ -23,3 +33,8 @@ def attach(name: str, function: Any) -> None:
     setattr(TensorMethods, name, function)
 
 
+def attach_absent(names: tuple[str, ...], cls: type[Any]) -> None:
+    """Let each of ``names`` that the tensor class lacks raise AttributeError with the nearest names."""
+    for name in names:
+        if name not in TensorMethods.__dict__ and name not in cls.__dict__:
+            setattr(TensorMethods, name, Absent(name))

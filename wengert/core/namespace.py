@@ -1,6 +1,6 @@
 """A public namespace: the operators whose home it is, found by name when they are first asked for.
 
-The modules ``wengert.nn.functional``, ``wengert.linalg``, ``wengert.fft`` and ``wengert.special`` are each one of these::
+``wengert.nn.functional``, ``wengert.linalg``, ``wengert.fft`` and ``wengert.special`` are each one of these::
 
     _operators = Namespace(globals(), "linalg")
     __getattr__, __dir__ = _operators.find, _operators.names
@@ -34,7 +34,9 @@ class Namespace:
         found = None if name.startswith("_") else self._public(name)
         if found is None:
             module = self.scope["__name__"]
-            raise AttributeError(missing_message(f"module '{module}'", name, self.names()), name=name, obj=sys.modules[module])
+            raise AttributeError(
+                missing_message(f"module '{module}'", name, self.names()), name=name, obj=sys.modules[module]
+            )
         self.scope[name] = found  # the next access is an ordinary one
         return found
 

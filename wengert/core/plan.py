@@ -144,8 +144,21 @@ class Rules:
         for k, i in chosen:
             rule, slots = self.rules[i]
             chosen_rule = conjugated(rule) if conjugate else rule
-            rules.append((k, chosen_rule, slots, not chosen_rule.__code__.co_names))
+            rules.append((k, chosen_rule, slots, arithmetic(chosen_rule, slots)))
         return Plan(tuple(rules), {s for _, _, slots, _ in rules for s in slots}, self)
+
+
+def arithmetic(rule: Rule, slots: tuple[int, ...]) -> str:
+    """Return "identity" for a rule that hands the cotangent on, "arithmetic" for Python operators only, else ""."""
+    if rule.__code__.co_names:
+        return ""
+    if not slots and rule.__code__.co_code == _identity.__code__.co_code:
+        return "identity"
+    return "arithmetic"
+
+
+def _identity(g: Any) -> Any:
+    return g
 
 
 def conjugated(rule: Rule) -> Rule:

@@ -12,12 +12,12 @@ import numpy as np
 
 from wengert.array.dtype import DType, dtype_of
 from wengert.array.shape import Size
-from wengert.core.methods import TensorMethods
+from wengert.core.methods import Absent, TensorMethods
 from wengert.core.node import InferenceVersion, Leaf, Node, Output, Version
 from wengert.core.place import here
 from wengert.core.printing import format_tensor
 from wengert.core.registry import ops
-from wengert.core.state import thread
+from wengert.core.state import local, thread
 from wengert.errors import DTypeError, GradientLossWarning, ShapeError
 
 __all__ = ["Tensor", "View", "alias", "from_array", "raw", "replay", "version_of", "wrote"]
@@ -348,7 +348,8 @@ class Tensor(TensorMethods):
         return self.item().__format__(spec) if not self._payload.shape else object.__format__(self, spec)
 
     def __dir__(self) -> list[str]:
-        return sorted({*object.__dir__(self), *ops.__dict__.get("methods", ())})
+        absent = {n for n, v in vars(TensorMethods).items() if isinstance(v, Absent)}
+        return sorted({*object.__dir__(self)} - absent)
 
     # ---- copies and exchange
 
@@ -389,7 +390,11 @@ def from_array(array: Any, cls: type[Any] = Tensor) -> Any:
     out = _new(cls)
     out._payload = array
     out._node = out._cell = out._view = out._grad = None
-    if thread.state.inference:
+    try:
+        state = local.state
+    except AttributeError:
+        state = thread.state
+    if state.inference:
         out._cell = INFERENCE
     return out
 

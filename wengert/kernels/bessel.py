@@ -2,8 +2,8 @@
 
 J and Y below 5 are rational functions of x² (times their zeros and logarithms), above 5 Hankel's modulus and phase form
 √(2/πx) (P cos χ - Q sin χ) (NIST Digital Library of Mathematical Functions, §10.17), with P and Q rational in (5/x)².
-I below 8 is a rational function of x², above 8 exp(x)/√x times one of 8/x, from 20 on of 20/x. The coefficients are minimax
-fits of this project, made in 40-digit arithmetic; each is good to 1e-16 relative.
+I below 8 is a rational function of x², above 8 exp(x)/√x times one of 8/x, from 20 on of 20/x. The coefficients are
+minimax fits of this project, made in 40-digit arithmetic; each is good to 1e-16 relative.
 """
 
 import math

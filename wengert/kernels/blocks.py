@@ -42,7 +42,7 @@ def ratio(x: Any, coefficients: Any) -> Any:
 
 
 def pieces(condition: Any, then: Callable[..., Any], otherwise: Callable[..., Any], *arrays: Any) -> Any:
-    """Return ``then(*arrays)`` where the condition holds and ``otherwise(*arrays)`` elsewhere, each only where needed."""
+    """Return ``then(*arrays)`` where the condition holds, ``otherwise(*arrays)`` elsewhere, each only where needed."""
     if condition.all():
         return then(*arrays)
     if not condition.any():
@@ -55,7 +55,7 @@ def pieces(condition: Any, then: Callable[..., Any], otherwise: Callable[..., An
 
 
 def in_blocks(function: Callable[..., Any], dtype: Any = np.float64) -> Callable[..., Any]:
-    """Return a function of broadcastable float arrays that calls ``function`` on flat blocks of them, cast to ``dtype``."""
+    """Return a function of broadcastable arrays that calls ``function`` on flat blocks of them, cast to ``dtype``."""
 
     def blocked(*arrays: Any) -> Any:
         if len(arrays) > 1:

@@ -2,8 +2,8 @@
 
 lgamma and digamma are reduced to [1, 2] by their recurrences, taken from Stirling's series (a rational function of
 1/x² in its place) for large arguments, and reflected for negative ones. The zeta function is Euler–Maclaurin summation
-(NIST Digital Library of Mathematical Functions, §25.11(iii)). The coefficients are minimax fits of this project, made in
-40-digit arithmetic; each is good to 1e-16 relative.
+(NIST Digital Library of Mathematical Functions, §25.11(iii)). The coefficients are minimax fits of this project, made
+in 40-digit arithmetic; each is good to 1e-16 relative.
 """
 
 import math

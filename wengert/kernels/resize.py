@@ -15,7 +15,15 @@ from wengert.errors import DTypeError, ShapeError
 from wengert.kernels.adaptive_pooling import adaptive_avg_pool, adaptive_avg_pool_input_grad
 from wengert.kernels.precision import in_float32
 
-__all__ = ["InterpolationMode", "Taps", "cubic_weights", "interpolate", "interpolate_input_grad", "resize_taps"]
+__all__ = [
+    "InterpolationMode",
+    "Taps",
+    "cubic_slopes",
+    "cubic_weights",
+    "interpolate",
+    "interpolate_input_grad",
+    "resize_taps",
+]
 
 Array = NDArray[Any]
 InterpolationMode = Literal["nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"]
@@ -74,7 +82,8 @@ def interpolate(
         antialias: whether to widen the filter when shrinking (linear and cubic modes).
 
     Returns:
-        An array of shape ``(*batch, *size)``. Linear and cubic modes round integers (``uint8`` only) to the nearest.
+        An array of shape ``(*batch, *size)``. Linear and cubic modes take ``uint8`` as the only integers,
+            and round them (half up) after each dimension.
 
     Raises:
         ShapeError: if a size is not positive, or the mode is for another number of dimensions.
@@ -88,10 +97,13 @@ def interpolate(
     kind = _check("interpolate", mode, x.shape, size, antialias, x.dtype)
     if kind is None:
         return adaptive_avg_pool(x, size)
-    if kind in ("linear", "cubic") and x.dtype.kind == "u":
-        wide = _resize(x.astype(np.float32), size, kind, align_corners, scales, antialias)
-        return np.clip(np.rint(wide), 0, np.iinfo(x.dtype).max).astype(x.dtype)
-    return _resize(x, size, kind, align_corners, scales, antialias)
+    taps = _all_taps(x.shape[x.ndim - len(size) :], size, kind, align_corners, scales, antialias, x.dtype)
+    if x.dtype != np.uint8 or kind not in ("linear", "cubic"):
+        return _apply_all(x, taps)
+    for axis in reversed(range(x.ndim - len(size), x.ndim)):
+        wide = _apply(x.astype(np.float32), axis, taps[axis - x.ndim])
+        x = np.clip(np.floor(wide + 0.5), 0, 255).astype(np.uint8)
+    return x
 
 
 @in_float32
@@ -114,7 +126,7 @@ def interpolate_input_grad(
     kind = _check("interpolate_input_grad", mode, x_shape, g.shape[batch:], antialias, g.dtype)
     if kind is None:
         return adaptive_avg_pool_input_grad(g, spatial_shape)
-    taps = _all_taps(spatial_shape, g.shape[batch:], kind, align_corners, scales, antialias)
+    taps = _all_taps(spatial_shape, g.shape[batch:], kind, align_corners, scales, antialias, g.dtype)
     return _apply_all(g, [t.transposed(size) for t, size in zip(taps, spatial_shape, strict=True)])
 
 
@@ -126,6 +138,7 @@ def resize_taps(
     scale: float | None = None,
     align_corners: bool = False,
     antialias: bool = False,
+    double: bool = False,
 ) -> Taps:
     """Return the taps of one dimension, which must not be changed: they are kept for the next call.
 
@@ -134,13 +147,14 @@ def resize_taps(
         size, new_size: size of the dimension before and after.
         scale: the factor to compute positions with; None for ``new_size / size``.
         align_corners, antialias: as in :func:`interpolate`.
+        double: whether the numbers are float64, for which PyTorch computes the nearest positions in float64.
 
     Example:
         >>> resize_taps("nearest", 4, 2).indices
         array([[0, 2]])
     """
     if kind in ("nearest", "nearest-exact"):
-        return _nearest_taps(kind, size, new_size, scale)
+        return _nearest_taps(kind, size, new_size, scale, double)
     if align_corners:
         step = (size - 1) / (new_size - 1) if new_size > 1 else 0.0
     else:
@@ -157,11 +171,13 @@ def resize_taps(
     return Taps(np.clip(index + np.arange(-1, 3)[:, None], 0, size - 1), cubic_weights(t))
 
 
-def _nearest_taps(kind: Kind, size: int, new_size: int, scale: float | None) -> Taps:
-    """Return the nearest elements, computed step by step in float32 as PyTorch does: that decides what is nearest."""
-    half, output = np.float32(0.5), np.arange(new_size, dtype=np.float32)
-    step = np.float32(1 / scale) if scale else np.float32(size) / np.float32(new_size)
-    position = output * step if kind == "nearest" else ((output + half) * step - half) + half
+def _nearest_taps(kind: Kind, size: int, new_size: int, scale: float | None, double: bool) -> Taps:
+    """Return the nearest elements, rounded where PyTorch rounds: on a tie that decides which one is nearest."""
+    step = 1 / scale if scale else size / new_size
+    if not double:
+        step = float(np.float32(step if scale else np.float32(size) / np.float32(new_size)))
+    shift = 0.5 if kind == "nearest-exact" else 0.0
+    position = ((np.arange(new_size) + shift) * step - shift).astype(np.float32) + np.float32(shift)
     return Taps(np.minimum(np.floor(position).astype(np.intp), size - 1)[None], np.ones((1, new_size)))
 
 
@@ -173,6 +189,22 @@ def cubic_weights(t: Array) -> Array:
         array([-0.09375,  0.59375,  0.59375, -0.09375])
     """
     return np.stack([_keys(np.abs(t - offset), -0.75) for offset in (-1, 0, 1, 2)])
+
+
+def cubic_slopes(t: Array) -> Array:
+    """Return the derivatives of :func:`cubic_weights` in ``t``.
+
+    Example:
+        >>> cubic_slopes(np.array(0.5))
+        array([ 0.1875, -1.3125,  1.3125, -0.1875])
+    """
+    a, parts = -0.75, []
+    for offset in (-1, 0, 1, 2):
+        distance = np.abs(t - offset)
+        near = (3 * (a + 2) * distance - 2 * (a + 3)) * distance
+        far = ((3 * distance - 10) * distance + 8) * a
+        parts.append(np.where(distance <= 1, near, far) * (1 if offset < 1 else -1))
+    return np.stack(parts)
 
 
 def _keys(distance: Array, a: float) -> Array:
@@ -206,23 +238,13 @@ def _all_taps(
     align_corners: bool,
     scales: Sequence[float | None] | None,
     antialias: bool,
+    dtype: np.dtype[Any],
 ) -> list[Taps]:
     given = scales or [None] * len(sizes)
     return [
-        resize_taps(kind, size, new_size, scale, align_corners, antialias)
+        resize_taps(kind, size, new_size, scale, align_corners, antialias, dtype == np.float64)
         for size, new_size, scale in zip(sizes, new_sizes, given, strict=True)
     ]
-
-
-def _resize(
-    x: Array,
-    size: Sequence[int],
-    kind: Kind,
-    align_corners: bool,
-    scales: Sequence[float | None] | None,
-    antialias: bool,
-) -> Array:
-    return _apply_all(x, _all_taps(x.shape[x.ndim - len(size) :], size, kind, align_corners, scales, antialias))
 
 
 def _apply_all(x: Array, taps: Sequence[Taps]) -> Array:

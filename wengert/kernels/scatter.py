@@ -15,6 +15,7 @@ from wengert.kernels.precision import in_float32
 
 __all__ = [
     "Reduction",
+    "accumulate_rows",
     "checked_index",
     "gather",
     "identity",
@@ -212,7 +213,7 @@ def index_add(x: Array, dim: int, index: Array, src: Array) -> Array:
     outer, width = math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
     if outer != 1:
         rows = (np.arange(outer)[:, None] * x.shape[dim] + rows).reshape(-1)
-    _accumulate_rows(np.add, out.reshape(outer * x.shape[dim], width), rows, src.reshape(rows.size, width))
+    accumulate_rows(np.add, out.reshape(outer * x.shape[dim], width), rows, src.reshape(rows.size, width))
     return out
 
 
@@ -245,7 +246,7 @@ def index_put(x: Array, indices: tuple[Any, ...], values: Array, accumulate: boo
         rows = checked_index("index_put", indices[0], 0, x.shape[0], negative=True)
         width = math.prod(x.shape[1:])
         source = np.broadcast_to(values, (*rows.shape, *x.shape[1:]))
-        _accumulate_rows(np.add, out.reshape(len(x), width), rows.reshape(-1), source.reshape(rows.size, width))
+        accumulate_rows(np.add, out.reshape(len(x), width), rows.reshape(-1), source.reshape(rows.size, width))
     else:
         positions = _indexed_positions(x.shape, indices)
         source = np.broadcast_to(values, positions.shape)
@@ -281,7 +282,7 @@ def segment_reduce(x: Array, segments: Array, count: int, reduce: Reduction) -> 
     rows = checked_index("segment_reduce", segments, 0, count)
     out = np.full((count, *x.shape[1:]), identity(reduce, x.dtype), x.dtype)
     width = math.prod(x.shape[1:])
-    _accumulate_rows(ufunc, out.reshape(count, width), rows, x.reshape(len(x), width))
+    accumulate_rows(ufunc, out.reshape(count, width), rows, x.reshape(len(x), width))
     if reduce == "mean":
         counts = np.bincount(rows, minlength=count)
         _divide(out, np.maximum(counts, 1).reshape(count, *[1] * (x.ndim - 1)))
@@ -290,7 +291,7 @@ def segment_reduce(x: Array, segments: Array, count: int, reduce: Reduction) -> 
     return out
 
 
-def _accumulate_rows(ufunc: np.ufunc, target: Array, rows: NDArray[np.intp], values: Array) -> None:
+def accumulate_rows(ufunc: np.ufunc, target: Array, rows: NDArray[np.intp], values: Array) -> None:
     """Apply ``target[rows[k]] = ufunc(target[rows[k]], values[k])`` for every k, a chunk of positions at a time."""
     width = target.shape[1]
     flat, columns = target.reshape(-1), np.arange(width)

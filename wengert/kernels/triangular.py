@@ -1,4 +1,4 @@
-"""Triangular systems and LU factors of matrices and batches of matrices, in blocks: the bulk of the work is matrix products.
+"""Triangular systems and LU factors of matrices and batches of matrices, mostly by products of blocks.
 
 NumPy offers neither, and SciPy's routines work on one matrix at a time.
 """
@@ -63,8 +63,8 @@ def lu_factor(a: Array, pivot: bool = True) -> tuple[Array, NDArray[np.int32], N
 
     Returns:
         L (its diagonal of ones left out) and U packed in one array of the shape of ``a``; LAPACK's pivots, of shape
-        ``(*batch, min(m, n))``: row i was exchanged with row ``pivots[i]``, counted from 1; and per matrix the number of
-        the first zero on U's diagonal, counted from 1, or 0.
+        ``(*batch, min(m, n))``: row i was exchanged with row ``pivots[i]``, counted from 1; and for each matrix the
+        number of the first zero on U's diagonal, counted from 1, or 0.
 
     Example:
         >>> lu, pivots, info = lu_factor(np.array([[1.0, 2.0], [4.0, 4.0]]))
@@ -93,7 +93,7 @@ def lu_factor(a: Array, pivot: bool = True) -> tuple[Array, NDArray[np.int32], N
     return lu.reshape(a.shape), pivots.reshape(*batch, k), info.astype(np.int32).reshape(batch)
 
 
-def _exchange(lu: Array, j: int) -> Array:
+def _exchange(lu: Array, j: int) -> Any:
     """Bring the largest element of column ``j`` below the diagonal onto it, in each matrix; return its row, from 1."""
     column = lu[:, j:, j]
     size = np.abs(column.real) + np.abs(column.imag) if column.dtype.kind == "c" else np.abs(column)

@@ -1,7 +1,7 @@
 """Activation functions of neural networks, element by element.
 
-Written so that neither they nor their derivatives of any order overflow: exponentials are taken of negative numbers only,
-or where an infinite one gives the right limit.
+Written so that neither they nor their derivatives of any order overflow: exponentials are taken of negative numbers
+only, or where an infinite one gives the right limit.
 """
 
 import functools
@@ -20,24 +20,30 @@ from wengert.kernels.blocks import Unary
 from wengert.kernels.special import normal_distribution
 
 __all__ = [
-    "celu", "elu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid", "mish", "prelu",
-    "relu", "relu6", "rrelu", "selu", "sigmoid", "silu", "softplus", "softshrink", "softsign", "tanhshrink", "threshold",
+    "celu", "elu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid", "mish",
+    "prelu", "relu", "relu6", "rrelu", "selu", "sigmoid", "silu", "softplus", "softshrink", "softsign", "tanhshrink",
+    "threshold",
 ]  # fmt: skip
 
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
-def _kinked(s: Any) -> list[Any]:
+def _common(s: Any) -> list[Any]:
     """The samples that every activation gets."""
     inf, nan = math.inf, math.nan
     return [
-        s((2, 3)), s(()), s((0,)), s((2,), low=20.0, high=90.0), s((2,), low=-90.0, high=-20.0), s(s.array([0.0, nan]), grad=False),
-        s(s.array([inf, -inf]), grad=False), s.error(TypeError, "tensor", (2,), kind="complex"),
+        s((2, 3)), s(()), s((0,)), s((2,), low=20.0, high=90.0), s((2,), low=-90.0, high=-20.0),
+        s(s.array([0.0, nan]), grad=False), s(s.array([inf, -inf]), grad=False),
     ]  # fmt: skip
 
 
+def _kinked(s: Any) -> list[Any]:
+    """The samples of activations of real numbers."""
+    return [*_common(s), s.error(TypeError, "tensor", (2,), kind="complex")]
+
+
 def _smooth(s: Any) -> list[Any]:
-    """The samples of activations without kinks."""
+    """The samples of activations of real numbers without kinks."""
     return [*_kinked(s), s(s.array([0.0, -1e-9]))]
 
 
@@ -81,8 +87,10 @@ def _clipped_slope(g: Any, input: Any, min_val: Any, max_val: Any) -> Any:
 @elementwise(
     derivative={"input": _clipped_slope},
     home=("nn.functional",),
-    samples=lambda s: [*_kinked(s), s((2, 3), -0.5, 0.25), s((3,), kind="integer"), s.error(ValueError, "min_val", (2,), 1.0, -1.0)],
-)
+    samples=lambda s: [
+        *_kinked(s), s((2, 3), -0.5, 0.25), s((3,), kind="integer"), s.error(ValueError, "min_val", (2,), 1.0, -1.0),
+    ],
+)  # fmt: skip
 def hardtanh(input: Real, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
     """Return the elements clipped to ``[min_val, max_val]``. The gradient at the bounds is 0."""
     if min_val > max_val:
@@ -119,8 +127,10 @@ def leaky_relu(input: Floating, negative_slope: float = 0.01, inplace: bool = Fa
     },
     home=(),
     inplace=False,
-    samples=lambda s: [s((2, 3), (3,)), s((2, 3), ()), s((0,), ()), s(s.array([0.0, math.inf, -2.0]), s.array([0.5]), grad=False)],
-)
+    samples=lambda s: [
+        s((2, 3), (3,)), s((2, 3), ()), s((0,), ()), s(s.array([0.0, math.inf, -2.0]), s.array([0.5]), grad=False),
+    ],
+)  # fmt: skip
 def sloped(input: Floating, weight: FloatingOrScalar) -> Any:
     """Return the positive elements, and the others times a slope of their own: what prelu and rrelu are made of."""
     return np.where(input > 0, input, input * weight)
@@ -130,7 +140,8 @@ def sloped(input: Floating, weight: FloatingOrScalar) -> Any:
     method=True,
     home=("", "nn.functional"),
     samples=lambda s: [
-        s((2, 3), (1,)), s((2, 3), (3,)), s((2, 3, 2), (3,)), s((3,), (1,)), s((2, 3), ()), s.error(ValueError, "weight", (2, 3), (2,)),
+        s((2, 3), (1,)), s((2, 3), (3,)), s((2, 3, 2), (3,)), s((3,), (1,)), s((2, 3), ()),
+        s.error(ValueError, "weight", (2, 3), (2,)),
     ],
 )  # fmt: skip
 def prelu(input: Any, weight: Any) -> Any:
@@ -154,11 +165,18 @@ def prelu(input: Any, weight: Any) -> Any:
     samples=lambda s: [s((2, 3)), s((2, 3), 0.1, 0.3), s.error(ValueError, "lower", (2,), 0.5, 0.1)],
 )
 def rrelu(
-    input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False, generator: Any = None
+    input: Any,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+    generator: Any = None,
 ) -> Any:
-    """Return the positive elements, and the others times a slope: drawn from ``[lower, upper)``, or their mean in evaluation.
+    """Return the positive elements, and the others times a slope (B. Xu et al., arXiv 1505.00853).
 
-    (B. Xu et al., "Empirical Evaluation of Rectified Activations in Convolution Network", arXiv 1505.00853.)
+    Args:
+        lower, upper: bounds of the slopes. training: draw a slope for each element; otherwise all have their mean.
+        generator: where the slopes are drawn from.
     """
     if lower > upper:
         raise ValueError(f"rrelu(): lower={lower} must not exceed upper={upper}")
@@ -177,7 +195,7 @@ def _elu(x: Any, alpha: float, rate: float = 1.0) -> Any:
 
 
 def _elu_slope(g: Any, x: Any, factor: Any, rate: Any = 1) -> Any:
-    """Return g for positive x and g · factor · exp(rate · x) for the others, with no exponential of a positive number."""
+    """Return g for positive x, g · factor · exp(rate · x) for the others; no positive number is exponentiated."""
     return ops.where(x > 0, g, g * (ops.exp(ops.clamp(x, max=0) * rate) * factor))
 
 
@@ -201,7 +219,7 @@ def elu(input: Floating, alpha: float = 1.0, inplace: bool = False) -> Any:
     samples=_kinked,
 )
 def selu(input: Floating, inplace: bool = False) -> Any:
-    """Return ``scale * elu(input, alpha)`` with the self-normalising constants of G. Klambauer et al. (arXiv 1706.02515)."""
+    """Return ``scale * elu(input, alpha)`` with self-normalising constants (G. Klambauer et al., arXiv 1706.02515)."""
     return input.dtype.type(SELU_SCALE) * _elu(input, SELU_ALPHA)
 
 
@@ -213,7 +231,7 @@ def selu(input: Floating, inplace: bool = False) -> Any:
     samples=lambda s: [*_kinked(s), s((2, 3), 2.5), s.error(ValueError, "alpha", (2,), 0.0)],
 )
 def celu(input: Floating, alpha: float = 1.0, inplace: bool = False) -> Any:
-    """Return the positive elements, and ``alpha * (exp(input / alpha) - 1)`` for the others (J. Barron, arXiv 1704.07483)."""
+    """Return the positive elements, ``alpha * (exp(input / alpha) - 1)`` for the others (arXiv 1704.07483)."""
     if alpha == 0:
         raise ValueError("celu(): alpha must not be 0")
     return _elu(input, alpha, 1 / alpha)
@@ -237,8 +255,11 @@ def _sigmoid(x: Any) -> Any:
     flops=12,
     home=("", "nn.functional"),
     aliases=("special_expit",),
-    samples=lambda s: [*_smooth(s)[:-2], s(s.array([0.0, -1e-9])), s((2,), kind="complex"), s((2,), kind="integer"), s((2,), kind="boolean")],
-)
+    samples=lambda s: [
+        *_common(s), s(s.array([0.0, -1e-9])), s((2,), kind="complex"), s((2,), kind="integer"),
+        s((2,), kind="boolean"),
+    ],
+)  # fmt: skip
 def sigmoid(input: Anything) -> Any:
     """Return ``1 / (1 + exp(-input))``, element by element. Derivative: s(1 - s)."""
 
@@ -274,7 +295,7 @@ def _silu_slope(g: Any, input: Any) -> Any:
     derivative={"input": _silu_slope},
     flops=13,
     home=("nn.functional",),
-    samples=_smooth,
+    samples=lambda s: [*_common(s), s(s.array([0.0, -1e-9])), s((2,), kind="complex")],
 )
 def silu(input: Inexact, inplace: bool = False) -> Any:
     """Return ``input * sigmoid(input)``, also named swish."""
@@ -282,7 +303,7 @@ def silu(input: Inexact, inplace: bool = False) -> Any:
 
 
 def _soft_tanh(x: Any) -> Any:
-    """Return tanh(log(1 + eˣ)) = (1 + 2e) / (1 + 2e + 2e²) for x ≥ 0, (e² + 2e) / (e² + 2e + 2) below, with e = exp(-|x|)."""
+    """Return tanh(log(1 + eˣ)): with e = exp(-|x|), (1+2e) / (1+2e+2e²) for x ≥ 0, (e²+2e) / (e²+2e+2) below."""
     e = np.exp(-np.abs(x))
     square = e * e
     top = np.where(x >= 0, 1, square) + 2 * e
@@ -308,13 +329,17 @@ def _soft_plus(x: Any) -> Any:
 
 @elementwise(
     derivative={
-        "input": lambda g, input, beta, threshold: ops.where(input * beta > threshold, g, g * ops.sigmoid(input * beta)),
+        "input": lambda g, input, beta, threshold: ops.where(
+            input * beta > threshold, g, g * ops.sigmoid(input * beta)
+        ),
     },
     flops=20,
     home=("nn.functional",),
     inplace=False,
-    samples=lambda s: [*_smooth(s), s((2, 3), 2.0), s((2, 3), beta=0.5, threshold=0.25), s.error(ValueError, "beta", (2,), 0.0)],
-)
+    samples=lambda s: [
+        *_smooth(s), s((2, 3), 2.0), s((2, 3), beta=0.5, threshold=0.25), s.error(ValueError, "beta", (2,), 0.0),
+    ],
+)  # fmt: skip
 def softplus(input: Floating, beta: float = 1, threshold: float = 20) -> Any:
     """Return ``log(1 + exp(beta * input)) / beta``, and the input itself where ``beta * input > threshold``."""
     if beta == 0:
@@ -367,7 +392,7 @@ def gelu(input: Floating, *, approximate: str = "none") -> Any:
 
 @switchable
 @elementwise(
-    derivative={"input": lambda g, input: _clipped_slope(g, input, -3, 3) * (1 / 6)},
+    derivative={"input": lambda g, input: ops.where(ops.logical_and(input > -3, input < 3), g * (1 / 6), 0)},
     home=("nn.functional",),
     samples=lambda s: [*_kinked(s), s((2, 3), low=-5.0, high=5.0)],
 )
@@ -392,8 +417,10 @@ def hardswish(input: Floating, inplace: bool = False) -> Any:
     derivative={"input": lambda g, input, threshold: ops.where(input <= threshold, 0, g)},
     home=("", "nn.functional"),
     method=False,
-    samples=lambda s: [s((2, 3), 0.1, 20.0), s((2, 3), threshold=0.1, value=-1), s((3,), 0, 5, kind="integer"), s((0,), 0.0, 1.0),
-                       s(s.array([1.0, math.nan]), 1.0, 3.0, grad=False)],
+    samples=lambda s: [
+        s((2, 3), 0.1, 20.0), s((2, 3), threshold=0.1, value=-1), s((3,), 0, 5, kind="integer"), s((0,), 0.0, 1.0),
+        s(s.array([1.0, math.nan]), 1.0, 3.0, grad=False),
+    ],
 )  # fmt: skip
 def threshold(input: Real, threshold: float, value: float, inplace: bool = False) -> Any:
     """Return the elements above ``threshold``, and ``value`` in place of the others."""
@@ -430,7 +457,7 @@ def softshrink(input: Floating, lambd: float = 0.5) -> Any:
     flops=3,
     home=("nn.functional",),
     inplace=False,
-    samples=lambda s: [*_kinked(s)[:5]],
+    samples=_kinked,
 )
 def softsign(input: Floating) -> Any:
     """Return ``input / (1 + |input|)``."""

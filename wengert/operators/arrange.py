@@ -1,29 +1,39 @@
 """Elements repeated, reversed, rolled and masked by position: copies with another arrangement."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from wengert.array.shape import as_int, axes_of, axis_of, size_of
 from wengert.core.apply import as_tensor
-from wengert.core.arguments import Anything, Dims, Int
+from wengert.core.arguments import Anything, Int
 from wengert.core.families import composite, linear
 from wengert.core.methods import attach
 from wengert.core.registry import ops
+from wengert.core.signature import Param
 from wengert.core.tensor import Tensor, from_array
 from wengert.errors import ShapeError
 
 __all__ = [
-    "block_diag", "diag", "diagflat", "flip", "fliplr", "flipud", "repeat_interleave", "roll", "rot90", "tile", "tril", "triu",
+    "block_diag", "diag", "diagflat", "flip", "fliplr", "flipud", "repeat_interleave", "roll", "rot90", "tile", "tril",
+    "triu",
 ]  # fmt: skip
+
+
+def _dims(dims: Any, ndim: int, name: str) -> tuple[int, ...]:
+    dims = size_of(dims, name)
+    return axes_of(dims, ndim, name) if dims else ()
+
+
+Dims = Annotated[Any, Param(_dims, variadic=True)]  # none are none, where the shared marker means all
 
 
 # ---- repeating
 
 
-def _repeated(input: Any, repeats: tuple[int, ...], name: str) -> Any:  # noqa: A002
-    """Return the tensor put side by side ``repeats`` times in each dimension, of which there may be new ones in front."""
+def _repeated(input: Any, repeats: tuple[int, ...], name: str) -> Any:
+    """Return the tensor side by side ``repeats`` times in each dimension, of which there may be new ones in front."""
     if len(repeats) < input.ndim or any(r < 0 for r in repeats):
         raise ShapeError(
             f"{name}(): repeats {repeats} must be non-negative, one for each of the {input.ndim} dimensions or more"
@@ -38,7 +48,7 @@ def _repeated(input: Any, repeats: tuple[int, ...], name: str) -> Any:  # noqa: 
 
 
 def repeat(self: Any, *repeats: Any) -> Any:
-    """Return the tensor put side by side ``repeats`` times in each dimension; more numbers than dimensions add new ones."""
+    """Return the tensor side by side ``repeats`` times in each dimension; more numbers than dimensions add new ones."""
     return _repeated(self, size_of(repeats, "repeats"), "repeat")
 
 
@@ -47,7 +57,7 @@ def repeat(self: Any, *repeats: Any) -> Any:
     samples=lambda s: [s((2, 3), dims=(2,)), s((2,), dims=(2, 1, 3)), s((2, 1), dims=(0, 2)), s((), dims=(3,))],
 )
 def tile(input: Any, *counts: Any, dims: Any = None) -> Any:
-    """Return the tensor repeated like :meth:`Tensor.repeat`; dimensions without a number, in front, are not repeated."""
+    """Return the tensor repeated as by :meth:`Tensor.repeat`; leading dimensions without a number stay as they are."""
     input, repeats = as_tensor(input), size_of(counts if dims is None else dims, "dims")
     return _repeated(input, (1,) * (input.ndim - len(repeats)) + repeats, "tile")
 
@@ -55,13 +65,14 @@ def tile(input: Any, *counts: Any, dims: Any = None) -> Any:
 @composite(
     method=True,
     samples=lambda s: [
-        s((2, 3), 2), s((2, 3), 2, dim=1), s((2, 3), s.array([1, 3]), dim=0), s((3,), s.array([0, 2, 1])), s((3,), 0), s((2, 2), s.array([2]), 1),
+        s((2, 3), 2), s((2, 3), 2, dim=1), s((2, 3), s.array([1, 3]), dim=0), s((3,), s.array([0, 2, 1])), s((3,), 0),
+        s((2, 2), s.array([2]), 1),
     ],
 )  # fmt: skip
 def repeat_interleave(
     input: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Any:
-    """Return the tensor with each slice along ``dim`` repeated: as often as ``repeats``, or its element for that slice, says.
+    """Return the tensor with each slice along ``dim`` repeated: ``repeats`` times, a number or one for each slice.
 
     Without ``dim`` the tensor is flattened. ``repeat_interleave(repeats)`` alone gives the indices that would be taken.
     """
@@ -84,7 +95,8 @@ def _counts(repeats: Any, size: int) -> Any:
     if isinstance(repeats, Tensor):
         if repeats.dtype.category != 1 or repeats.ndim > 1:
             raise ShapeError(
-                f"repeat_interleave(): repeats must be an integer vector, got {repeats.dtype} of shape {tuple(repeats.shape)}"
+                f"repeat_interleave(): repeats must be an integer vector, got {repeats.dtype} of shape "
+                f"{tuple(repeats.shape)}"
             )
         counts = repeats._payload
     else:
@@ -152,12 +164,13 @@ def _moves(shifts: Any, dims: Any, ndim: int) -> tuple[tuple[int, ...], tuple[in
     spec=lambda input, shifts, dims=None: (_moves(shifts, dims, input.ndim), input)[1],
     widen=False,
     samples=lambda s: [
-        s((2, 3), shifts=2), s((2, 3), shifts=-1, dims=1), s((2, 3), shifts=(1, 2), dims=(0, -1)), s((), shifts=1), s((0, 2), shifts=1, dims=0),
+        s((2, 3), shifts=2), s((2, 3), shifts=-1, dims=1), s((2, 3), shifts=(1, 2), dims=(0, -1)), s((), shifts=1),
+        s((0, 2), shifts=1, dims=0),
         s((3,), shifts=7, dims=0), s((4,), shifts=(1, 1), dims=(0, 0)),
     ],
 )  # fmt: skip
 def roll(input: Anything, shifts: Any, dims: Any = None) -> Any:
-    """Return a copy with elements moved ``shifts`` places along ``dims``; those pushed out come in on the other side."""
+    """Return a copy with elements moved ``shifts`` places along ``dims``; what leaves comes in at the other end."""
     shifts, dims = _moves(shifts, dims, input.ndim)
     if dims is None:
         return np.roll(input.reshape(-1), shifts[0]).reshape(input.shape)
@@ -185,14 +198,16 @@ def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
 # ---- triangles and diagonals of matrices
 
 
-def _matrices(name: str, shape: tuple[int, ...]) -> None:
+def _matrices(name: str, shape: tuple[int, ...]) -> bool:
+    """Return True; raise if a shape has not the two dimensions of a matrix."""
     if len(shape) < 2:
         raise ShapeError(f"{name}() needs a tensor of at least 2 dimensions, got shape {tuple(shape)}")
+    return True
 
 
 @linear(
     transpose=lambda g, diagonal: ops.tril(g, diagonal),
-    spec=lambda input, diagonal=0: (_matrices("tril", input.shape), input)[1],
+    spec=lambda input, diagonal=0: _matrices("tril", input.shape) and input,
     inplace=True,
     widen=False,
     samples=lambda s: [
@@ -204,14 +219,14 @@ def _matrices(name: str, shape: tuple[int, ...]) -> None:
     ],
 )
 def tril(input: Anything, diagonal: Int = 0) -> Any:
-    """Return each matrix with zeros above the diagonal numbered ``diagonal`` (0 is the main one, 1 the next to the right)."""
+    """Return each matrix with zeros above a diagonal: 0 is the main one, 1 the next to its right."""
     _matrices("tril", input.shape)
     return np.tril(input, diagonal)
 
 
 @linear(
     transpose=lambda g, diagonal: ops.triu(g, diagonal),
-    spec=lambda input, diagonal=0: (_matrices("triu", input.shape), input)[1],
+    spec=lambda input, diagonal=0: _matrices("triu", input.shape) and input,
     inplace=True,
     widen=False,
     samples=lambda s: [
@@ -223,7 +238,7 @@ def tril(input: Anything, diagonal: Int = 0) -> Any:
     ],
 )
 def triu(input: Anything, diagonal: Int = 0) -> Any:
-    """Return each matrix with zeros below the diagonal numbered ``diagonal`` (0 is the main one, 1 the next to the right)."""
+    """Return each matrix with zeros below a diagonal: 0 is the main one, 1 the next to its right."""
     _matrices("triu", input.shape)
     return np.triu(input, diagonal)
 

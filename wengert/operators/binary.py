@@ -70,7 +70,6 @@ def _probabilities(s: Any) -> list[Any]:
     return [
         s((2, 3), (2, 3), **bounds), s((2, 3), (2, 3), reduction="sum", **bounds),
         s((2, 3), (2, 3), (3,), reduction="none", **bounds), s((2, 3), (2, 3), (2, 1), **bounds), s((), (), **bounds),
-        s(s.array([0.0, 0.0, 1.0, 1.0]), s.array([0.0, 1.0, 0.0, 1.0]), grad=False),
         s.error(ValueError, "must be equal", (2,), (3,)),
         s.error(TypeError, "reduction=", (2,), (2,), size_average=True),
     ]  # fmt: skip

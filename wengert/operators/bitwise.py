@@ -14,9 +14,9 @@ __all__ = ["bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bi
 def _pairs(s: Any) -> list[Any]:
     """The samples of operators on two integer or bool tensors."""
     return [
-        s((2, 3), (3,), kind="integer"), s((3,), 5, kind="integer"), s(6, (3,), kind="integer"), s((3,), (3,), kind="boolean"),
-        s((3,), True, kind="boolean"), s((3,), (3,), kind="integer", of="int8"), s(s.tensor((3,), kind="boolean"), 3),
-        s((0,), (1,), kind="integer"), s.error(TypeError, "integral", (2,), (2,)),
+        s((2, 3), (3,), kind="integer"), s((3,), 5, kind="integer"), s(6, (3,), kind="integer"),
+        s((3,), (3,), kind="boolean"), s((3,), True, kind="boolean"), s((3,), (3,), kind="integer", of="int8"),
+        s(s.tensor((3,), kind="boolean"), 3), s((0,), (1,), kind="integer"), s.error(TypeError, "integral", (2,), (2,)),
     ]  # fmt: skip
 
 
@@ -51,7 +51,10 @@ def bitwise_xor(input: IntegralOrScalar, other: IntegralOrScalar) -> Any:
     promote="same",
     result="same",
     inplace=True,
-    samples=lambda s: [s((2, 3), kind="integer"), s((3,), kind="boolean"), s((0,), kind="integer"), s.error(TypeError, "integral", (2,))],
+    samples=lambda s: [
+        s((2, 3), kind="integer"), s((3,), kind="boolean"), s((0,), kind="integer"),
+        s.error(TypeError, "integral", (2,)),
+    ],
 )  # fmt: skip
 def bitwise_not(input: Integral) -> Any:
     """Return every bit inverted, element by element; logical not for bool tensors."""
@@ -60,8 +63,9 @@ def bitwise_not(input: Integral) -> Any:
 
 def _shifts(s: Any) -> list[Any]:
     return [
-        s((2, 3), 2, kind="integer"), s(s.array([1, -1, 5]), s.array([0, 63, 64])), s(s.array([1, -8, 5], ), s.array([-1, 1, 70])),
-        s(1, s.array([0, 3])), s((3,), 1, kind="integer", of="int8"), s(s.array([3, 7]), 100), s.error(TypeError, "integral", (2,), 1),
+        s((2, 3), 2, kind="integer"), s(s.array([1, -1, 5]), s.array([0, 63, 64])),
+        s(s.array([1, -8, 5]), s.array([-1, 1, 70])), s(1, s.array([0, 3])), s((3,), 1, kind="integer", of="int8"),
+        s(s.array([3, 7]), 100), s.error(TypeError, "integral", (2,), 1),
     ]  # fmt: skip
 
 

@@ -14,7 +14,8 @@ __all__ = ["cumulative_trapezoid", "diff", "gradient", "trapezoid"]
 
 def _from(x: Any, dim: int, start: int, step: int = 0) -> Any:
     """Return the elements from ``start`` on, less ``step`` at the end."""
-    return ops.narrow(x, dim, start, max(0, x.shape[dim] - start - step))
+    size = x.shape[dim]
+    return ops.narrow(x, dim, min(start, size), max(0, size - start - step))
 
 
 @composite(
@@ -95,7 +96,8 @@ def _spacings(input: Any, spacing: Any, dims: tuple[int, ...]) -> list[Any]:
     for dim, h in zip(dims, spacing, strict=True):
         if isinstance(h, Tensor) and h.ndim and tuple(h.shape) != (input.shape[dim],):
             raise ShapeError(
-                f"gradient(): dimension {dim} of size {input.shape[dim]} takes as many coordinates, got shape {tuple(h.shape)}"
+                f"gradient(): dimension {dim} of size {input.shape[dim]} takes as many coordinates, got shape "
+                f"{tuple(h.shape)}"
             )
     return list(spacing)
 

@@ -9,15 +9,21 @@ from wengert.core.arguments import Anything, Boolean, Real, RealOrScalar
 from wengert.core.families import composite, elementwise
 from wengert.core.methods import attach
 from wengert.core.registry import ops
+from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array
 from wengert.errors import DTypeError
 from wengert.settings import settings
 
 __all__ = ["choose", "clamp", "clamp_max", "clamp_min", "fmax", "fmin", "maximum", "minimum", "where"]
 
+F32, F64, BOOL = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.bool_)
+
 
 @elementwise(
-    derivative={"input": lambda g, condition: ops.where(condition, g, 0), "other": lambda g, condition: ops.where(condition, 0, g)},
+    derivative={
+        "input": lambda g, condition: ops.where(condition, g, 0),
+        "other": lambda g, condition: ops.where(condition, 0, g),
+    },
     holomorphic=False,
     promote=None,
     widen=False,
@@ -25,7 +31,8 @@ __all__ = ["choose", "clamp", "clamp_max", "clamp_min", "fmax", "fmin", "maximum
     inplace=False,
     samples=lambda s: [
         s(s.tensor((2, 3), kind="boolean"), (2, 3), (3,)), s(s.tensor((), kind="boolean"), (2,), ()),
-        s(s.tensor((2,), kind="boolean"), (2,), (2,), kind="complex"), s(s.tensor((0, 2), kind="boolean"), (2,), (1, 2)),
+        s(s.tensor((2,), kind="boolean"), (2,), (2,), kind="complex"),
+        s(s.tensor((0, 2), kind="boolean"), (2,), (1, 2)),
     ],
 )  # fmt: skip
 def choose(condition: Boolean, input: Anything, other: Anything) -> Any:
@@ -34,12 +41,12 @@ def choose(condition: Boolean, input: Anything, other: Anything) -> Any:
 
 
 def _agreed(input: Any, other: Any) -> tuple[Any, Any]:
-    """Return two tensors or numbers as tensors of their common dtype."""
-    pair = (input, other)
+    """Return two tensors, arrays or numbers as tensors of their common dtype."""
+    pair = [from_array(x) if isinstance(x, np.ndarray) else x for x in (input, other)]
     dims = [x.dtype for x in pair if isinstance(x, Tensor) and x.ndim]
     zeros = [x.dtype for x in pair if isinstance(x, Tensor) and not x.ndim]
     dtype = result_dtype(dims, zeros, [x for x in pair if not isinstance(x, Tensor)], settings.default_dtype)
-    return _lifted(input, dtype), _lifted(other, dtype)
+    return _lifted(pair[0], dtype), _lifted(pair[1], dtype)
 
 
 def _lifted(value: Any, dtype: DType) -> Any:
@@ -50,8 +57,9 @@ def _lifted(value: Any, dtype: DType) -> Any:
 
 @composite(
     samples=lambda s: [
-        s(s.tensor((2, 3), kind="boolean"), (2, 3), (3,)), s(s.tensor((2, 3), kind="boolean"), (3,), 0), s(s.tensor((2,), kind="boolean"), 1, 2.5),
-        s(s.tensor((), kind="boolean"), (2,), 1j), s(s.array([True, False]), s.array([1, 2]), s.array(2.5)),
+        s(s.tensor((2, 3), kind="boolean"), (2, 3), (3,)), s(s.tensor((2, 3), kind="boolean"), (3,), 0),
+        s(s.tensor((2,), kind="boolean"), 1, 2.5), s(s.tensor((), kind="boolean"), (2,), 1j),
+        s(s.array([True, False]), s.array([1, 2]), s.array(2.5)),
     ],
 )  # fmt: skip
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
@@ -73,13 +81,35 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
         return ops.nonzero(condition, as_tuple=True)
     if input is None or other is None:
         raise TypeError("where(): give both input and other, or neither")
-    if isinstance(input, np.ndarray):
-        input = from_array(input)
-    if isinstance(other, np.ndarray):
-        other = from_array(other)
+    state = thread.state
+    if not state.grad and not state.slow:
+        chosen = _chosen(state, condition, input, other)
+        if chosen is not None:
+            return chosen
     if not (isinstance(input, Tensor) and isinstance(other, Tensor) and input.dtype is other.dtype):
         input, other = _agreed(input, other)
     return ops.choose(condition, input, other)
+
+
+def _chosen(state: Any, condition: Any, input: Any, other: Any) -> Any:
+    """Return ``where`` of float tensors of one dtype, or one and a number, with nothing recorded; None for other calls.
+
+    Every backward rule with a kink makes such a call.
+    """
+    a = input._payload if isinstance(input, Tensor) else input
+    b = other._payload if isinstance(other, Tensor) else other
+    dtype = getattr(b if a is input else a, "dtype", None)
+    if (dtype is not F32 and dtype is not F64) or not isinstance(condition, Tensor):
+        return None
+    for operand in (a, b):
+        if type(operand) not in (int, float) and getattr(operand, "dtype", None) is not dtype:
+            return None
+    if condition._payload.dtype is not BOOL:
+        return None
+    try:
+        return from_array(np.asarray(state.run(np.where, condition._payload, a, b)))
+    except ValueError:
+        return None  # the general way explains shapes that do not broadcast
 
 
 def _where_method(self: Any, condition: Any, other: Any) -> Any:
@@ -98,8 +128,9 @@ def _pairs(s: Any) -> list[Any]:
     """The samples of operators that choose between two tensors."""
     nan = float("nan")
     return [
-        s((2, 3), (2, 3)), s((2, 1), (3,)), s((), (2,)), s((3,), (3,), kind="integer"), s((2,), (2,), kind="boolean"), s((0,), (1,)),
-        s(s.array([1.0, nan, nan, 2.0]), s.array([nan, 1.0, nan, 3.0]), grad=False), s(s.array([1.0, -0.5]), s.array([1.0, -0.5]), grad=False),
+        s((2, 3), (2, 3)), s((2, 1), (3,)), s((), (2,)), s((3,), (3,), kind="integer"), s((2,), (2,), kind="boolean"),
+        s((0,), (1,)), s(s.array([1.0, nan, nan, 2.0]), s.array([nan, 1.0, nan, 3.0]), grad=False),
+        s(s.array([1.0, -0.5]), s.array([1.0, -0.5]), grad=False),
         s.error(TypeError, "real tensor", (2,), (2,), kind="complex"),
     ]  # fmt: skip
 
@@ -145,7 +176,7 @@ def minimum(input: Real, other: Real) -> Any:
     samples=_pairs,
 )
 def fmax(input: Real, other: Real) -> Any:
-    """Return the larger of the two, element by element; if one is nan the other. At ties ``input`` gets the gradient."""
+    """Return the larger of the two, if one is nan the other. At ties ``input`` gets the gradient."""
 
 
 @elementwise(
@@ -158,13 +189,13 @@ def fmax(input: Real, other: Real) -> Any:
     samples=_pairs,
 )
 def fmin(input: Real, other: Real) -> Any:
-    """Return the smaller of the two, element by element; if one is nan the other. At ties ``input`` gets the gradient."""
+    """Return the smaller of the two, if one is nan the other. At ties ``input`` gets the gradient."""
 
 
 # ---- bounds
 
 
-def _inside(g: Any, input: Any, min: Any, max: Any) -> Any:  # noqa: A002
+def _inside(g: Any, input: Any, min: Any, max: Any) -> Any:
     """Return g where the input lies within its bounds (they included), 0 elsewhere."""
     if min is None:
         return ops.where(input <= max, g, 0)
@@ -173,12 +204,12 @@ def _inside(g: Any, input: Any, min: Any, max: Any) -> Any:  # noqa: A002
     return ops.where(ops.logical_and(input >= min, input <= max), g, 0)
 
 
-def _at_min(g: Any, input: Any, min: Any, max: Any) -> Any:  # noqa: A002
+def _at_min(g: Any, input: Any, min: Any, max: Any) -> Any:
     """Return g where the lower bound was taken."""
     return ops.where(input < min if max is None else ops.logical_and(input < min, min < max), g, 0)
 
 
-def _at_max(g: Any, input: Any, min: Any, max: Any) -> Any:  # noqa: A002
+def _at_max(g: Any, input: Any, min: Any, max: Any) -> Any:
     """Return g where the upper bound was taken."""
     return ops.where(input > max if min is None else ops.logical_or(input > max, max < min), g, 0)
 
@@ -187,13 +218,13 @@ def _at_max(g: Any, input: Any, min: Any, max: Any) -> Any:  # noqa: A002
     derivative={"input": _inside, "min": _at_min, "max": _at_max},
     aliases=("clip",),
     samples=lambda s: [
-        s((2, 3), -0.5, 0.7), s((2, 3), min=0.1), s((2, 3), max=0.1), s((2, 3), (3,), (2, 1)), s((2, 3), (3,), None), s((2,), None, ()),
-        s((3,), 0, 1, kind="integer"), s((3,), 0.5, kind="integer"), s((0,), 0, 1), s((2, 3), 0.5, -0.5),
-        s(s.array([-1.0, 0.0, 1.0, float("nan")]), -1.0, 1.0, grad=False), s.error(ValueError, "at least one", (2,)),
-        s.error(TypeError, "real tensor", (2,), 0, 1, kind="complex"),
+        s((2, 3), -0.5, 0.7), s((2, 3), min=0.1), s((2, 3), max=0.1), s((2, 3), (3,), (2, 1)), s((2, 3), (3,), None),
+        s((2,), None, ()), s((3,), 0, 1, kind="integer"), s((3,), 0.5, kind="integer"), s((0,), 0, 1),
+        s((2, 3), 0.5, -0.5), s(s.array([-1.0, 0.0, 1.0, float("nan")]), -1.0, 1.0, grad=False),
+        s.error(ValueError, "at least one", (2,)), s.error(TypeError, "real tensor", (2,), 0, 1, kind="complex"),
     ],
 )  # fmt: skip
-def clamp(input: Real, min: RealOrScalar = None, max: RealOrScalar = None) -> Any:  # noqa: A002
+def clamp(input: Real, min: RealOrScalar = None, max: RealOrScalar = None) -> Any:
     """Return the elements brought into ``[min, max]``; ``max`` where ``min > max``; nan stays nan.
 
     The gradient passes at the bounds themselves, and goes to a bound where it was taken.
@@ -215,7 +246,7 @@ def clamp(input: Real, min: RealOrScalar = None, max: RealOrScalar = None) -> An
     inplace=True,
     samples=lambda s: [s((2, 3), 0.2), s((2, 3), (3,)), s((2,), 1, kind="integer")],
 )
-def clamp_min(input: Any, min: Any) -> Any:  # noqa: A002
+def clamp_min(input: Any, min: Any) -> Any:
     """Return the elements, those below ``min`` replaced by it."""
     return ops.clamp(input, min)
 
@@ -225,6 +256,6 @@ def clamp_min(input: Any, min: Any) -> Any:  # noqa: A002
     inplace=True,
     samples=lambda s: [s((2, 3), 0.2), s((2, 3), (3,)), s((2,), 1, kind="integer")],
 )
-def clamp_max(input: Any, max: Any) -> Any:  # noqa: A002
+def clamp_max(input: Any, max: Any) -> Any:
     """Return the elements, those above ``max`` replaced by it."""
     return ops.clamp(input, None, max)

@@ -16,9 +16,9 @@ from wengert.core.tensor import raw
 from wengert.errors import DTypeError
 
 __all__ = [
-    "allclose", "eq", "equal", "ge", "gt", "is_complex", "is_conj", "is_floating_point", "is_neg", "is_nonzero", "isclose",
-    "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "isreal", "le", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "lt", "ne",
+    "allclose", "eq", "equal", "ge", "gt", "is_complex", "is_conj", "is_floating_point", "is_neg", "is_nonzero",
+    "isclose", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "isreal", "le", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "lt", "ne",
 ]  # fmt: skip
 
 
@@ -26,14 +26,18 @@ def _pairs(s: Any) -> list[Any]:
     """The samples of operators that compare any two tensors."""
     tied = s.array([1.0, 2.0, float("nan"), float("inf"), -0.0])
     return [
-        s((2, 3), (2, 3)), s((2, 1), (3,)), s(tied, s.array([1.0, 3.0, float("nan"), float("inf"), 0.0])), s(tied, 1), s((), 0.5),
-        s((3,), (3,), kind="integer"), s((3,), 1.5, kind="integer"), s((2,), (2,), kind="boolean"), s((0,), (1,)),
-        s(s.tensor((3,)), s.tensor((3,), kind="integer")), s.error(ValueError, "broadcast", (2,), (3,)),
+        s((2, 3), (2, 3)), s((2, 1), (3,)), s(tied, s.array([1.0, 3.0, float("nan"), float("inf"), 0.0])), s(tied, 1),
+        s((), 0.5), s((3,), (3,), kind="integer"), s((3,), 1.5, kind="integer"), s((2,), (2,), kind="boolean"),
+        s((0,), (1,)), s(s.tensor((3,)), s.tensor((3,), kind="integer")), s.error(ValueError, "broadcast", (2,), (3,)),
     ]  # fmt: skip
 
 
 def _ordered_pairs(s: Any) -> list[Any]:
-    return [*_pairs(s), s.error(TypeError, "real tensor", (2,), (2,), kind="complex"), s.error(TypeError, "order", (2,), 1j)]
+    return [
+        *_pairs(s),
+        s.error(TypeError, "real tensor", (2,), (2,), kind="complex"),
+        s.error(TypeError, "order", (2,), 1j),
+    ]
 
 
 def _ordered(name: str, ufunc: Any, input: Any, other: Any) -> Any:
@@ -60,13 +64,17 @@ def lt(input: RealOrScalar, other: RealOrScalar) -> Any:
     return _ordered("lt", np.less, input, other)
 
 
-@nondifferentiable(np.less_equal, promote="same", result="bool", inplace=True, aliases=("less_equal",), samples=_ordered_pairs)
+@nondifferentiable(
+    np.less_equal, promote="same", result="bool", inplace=True, aliases=("less_equal",), samples=_ordered_pairs
+)
 def le(input: RealOrScalar, other: RealOrScalar) -> Any:
     """Return ``input <= other``, element by element."""
     return _ordered("le", np.less_equal, input, other)
 
 
-@nondifferentiable(np.greater, promote="same", result="bool", inplace=True, aliases=("greater",), samples=_ordered_pairs)
+@nondifferentiable(
+    np.greater, promote="same", result="bool", inplace=True, aliases=("greater",), samples=_ordered_pairs
+)
 def gt(input: RealOrScalar, other: RealOrScalar) -> Any:
     """Return ``input > other``, element by element."""
     return _ordered("gt", np.greater, input, other)
@@ -156,9 +164,11 @@ def isreal(input: Anything) -> Any:
     promote="same",
     result="bool",
     samples=lambda s: [
-        *_pairs(s)[:3], s(s.array([1.0, 1.0, math.nan, math.inf]), s.array([1.0 + 1e-9, 1.1, math.nan, math.inf])), s((2,), (2,), kind="complex"),
-        s(s.array([1.0, math.nan]), s.array([1.04, math.nan]), rtol=0.05, equal_nan=True), s((3,), (3,), kind="integer"),
-        s(s.array([1, 100]), s.array([2, 101]), rtol=0.02, atol=0.0), s.error(ValueError, "rtol", (2,), (2,), rtol=-1.0),
+        *_pairs(s)[:3], s(s.array([1.0, 1.0, math.nan, math.inf]), s.array([1.0 + 1e-9, 1.1, math.nan, math.inf])),
+        s((2,), (2,), kind="complex"),
+        s(s.array([1.0, math.nan]), s.array([1.04, math.nan]), rtol=0.05, equal_nan=True),
+        s((3,), (3,), kind="integer"), s(s.array([1, 100]), s.array([2, 101]), rtol=0.02, atol=0.0),
+        s.error(ValueError, "rtol", (2,), (2,), rtol=-1.0),
     ],
 )  # fmt: skip
 def isclose(
@@ -190,8 +200,9 @@ def _member_spec(elements: Any, test_elements: Any, *, assume_unique: bool = Fal
     spec=_member_spec,
     method=False,
     samples=lambda s: [
-        s(s.array([[1, 2], [3, 4]]), s.array([2, 4, 7])), s(s.array([1.5, 2.0]), s.array([2.0])), s(s.array([1, 2]), 2), s(2, s.array([1, 2])),
-        s(s.array([1, 2, 3]), s.array([[2]]), invert=True), s((0,), (2,)), s((2,), (0,)), s(s.array([1, 2]), s.array([2, 3]), assume_unique=True),
+        s(s.array([[1, 2], [3, 4]]), s.array([2, 4, 7])), s(s.array([1.5, 2.0]), s.array([2.0])), s(s.array([1, 2]), 2),
+        s(2, s.array([1, 2])), s(s.array([1, 2, 3]), s.array([[2]]), invert=True), s((0,), (2,)), s((2,), (0,)),
+        s(s.array([1, 2]), s.array([2, 3]), assume_unique=True),
     ],
 )  # fmt: skip
 def isin(

@@ -19,8 +19,8 @@ from wengert.core.registry import ops
 from wengert.errors import DTypeError, ShapeError
 
 __all__ = [
-    "angle", "complex", "conj_physical", "imag", "polar", "real", "resolve_conj", "resolve_neg",
-    "view_as_complex", "view_as_real",
+    "angle", "complex", "conj_physical", "imag", "polar", "real", "resolve_conj", "resolve_neg", "view_as_complex",
+    "view_as_real",
 ]  # fmt: skip
 
 
@@ -37,7 +37,12 @@ def _part_spec(input: Spec) -> Spec:
 
 
 def _complexes(s: Any) -> list[Any]:
-    return [s((2, 3), kind="complex"), s((), kind="complex"), s((0, 2), kind="complex"), s.error(TypeError, "complex tensor", (2,))]
+    return [
+        s((2, 3), kind="complex"),
+        s((), kind="complex"),
+        s((0, 2), kind="complex"),
+        s.error(TypeError, "complex tensor", (2,)),
+    ]
 
 
 @linear(
@@ -49,7 +54,11 @@ def real_part(input: Complex) -> Any:
 
 
 @linear(
-    transpose=lambda g, input_dtype: ops.cast(g, input_dtype) * 1j, spec=_part_spec, view=True, home=(), samples=_complexes
+    transpose=lambda g, input_dtype: ops.cast(g, input_dtype) * 1j,
+    spec=_part_spec,
+    view=True,
+    home=(),
+    samples=_complexes,
 )
 def imaginary_part(input: Complex) -> Any:
     """Return a view of the imaginary parts of a complex tensor."""
@@ -90,7 +99,11 @@ def _paired(input: Spec) -> Spec:
 
 
 @linear(
-    transpose=lambda g: ops.complex(ops.select(g, -1, 0), ops.select(g, -1, 1)), spec=_paired, view=True, method=False, samples=_complexes
+    transpose=lambda g: ops.complex(ops.select(g, -1, 0), ops.select(g, -1, 1)),
+    spec=_paired,
+    view=True,
+    method=False,
+    samples=_complexes,
 )
 def view_as_real(input: Complex) -> Any:
     """Return a view of a complex tensor as real numbers, with a last dimension of size 2: real and imaginary part."""
@@ -106,7 +119,7 @@ def _unpaired(input: Spec) -> Spec:
 def _in_pairs(array: Any) -> bool:
     """True if real and imaginary parts lie side by side, and pairs at whole multiples of their size."""
     size = array.dtype.itemsize
-    return not array.size or array.strides[-1] == size and not any(s % (2 * size) for s in array.strides[:-1])
+    return not array.size or (array.strides[-1] == size and not any(s % (2 * size) for s in array.strides[:-1]))
 
 
 @linear(
@@ -114,7 +127,10 @@ def _in_pairs(array: Any) -> bool:
     spec=_unpaired,
     view=True,
     home=(),
-    samples=lambda s: [s((3, 2)), s((2,)), s((0, 2)), s((2, 3, 2)), s.error(ValueError, "size 2", (2, 3)), s.error(ValueError, "size 2", ())],
+    samples=lambda s: [
+        s((3, 2)), s((2,)), s((0, 2)), s((2, 3, 2)), s.error(ValueError, "size 2", (2, 3)),
+        s.error(ValueError, "size 2", ()),
+    ],
 )  # fmt: skip
 def joined(input: Floating) -> Any:
     """Return pairs of real numbers as complex numbers: a view where the pairs lie side by side in memory."""
@@ -140,7 +156,7 @@ def view_as_complex(input: Any) -> Any:
         raise DTypeError(f"view_as_complex(): takes float32 or float64, got {input.dtype}")
     if not _in_pairs(input._payload):
         raise ShapeError(
-            f"view_as_complex(): the pairs must lie side by side in memory, the strides of shape {tuple(input.shape)} are "
+            f"view_as_complex(): the pairs must lie side by side in memory, but shape {tuple(input.shape)} has strides "
             f"{input.stride()}; make a copy with .contiguous()"
         )
     return ops.joined(input)
@@ -161,7 +177,8 @@ def _joined_spec(name: str) -> Any:
 def _pairs(s: Any) -> list[Any]:
     return [
         s((2, 3), (2, 3)), s((2, 1), (3,)), s((), (2,)), s((0,), (1,)), s((2,), (2,), of="float32", grad=False),
-        s.error(ValueError, "broadcast", (2,), (3,)), s.error(TypeError, "one dtype", s.tensor((2,)), s.tensor((2,), of="float32")),
+        s.error(ValueError, "broadcast", (2,), (3,)),
+        s.error(TypeError, "one dtype", s.tensor((2,)), s.tensor((2,), of="float32")),
         s.error(TypeError, "floating tensor", (2,), (2,), kind="integer"),
     ]  # fmt: skip
 
@@ -235,8 +252,9 @@ def _angle_tangent(t: Any, input: Any) -> Any:
     flops=20,
     inplace=False,
     samples=lambda s: [
-        s((2, 3), kind="complex"), s((2, 3)), s((), kind="complex"), s((3,), kind="integer"), s((2,), kind="boolean"), s((0,)),
-        s(s.array([0.0, -0.0, -1.0, float("nan"), float("-inf")]), grad=False), s(s.array([0j, -1 + 0j, -1j]), grad=False),
+        s((2, 3), kind="complex"), s((2, 3)), s((), kind="complex"), s((3,), kind="integer"), s((2,), kind="boolean"),
+        s((0,)), s(s.array([0.0, -0.0, -1.0, float("nan"), float("-inf")]), grad=False),
+        s(s.array([0j, -1 + 0j, -1j]), grad=False),
     ],
 )  # fmt: skip
 def angle(input: Anything) -> Any:

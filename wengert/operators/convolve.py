@@ -1,8 +1,8 @@
 """Convolution in one, two and three dimensions, and its transpose.
 
-Convolution is one trilinear form ⟨g, x ⋆ w⟩ of a cotangent, an input and kernels. Fixing two of the three gives the three
-maps here: ``conv`` is the form's derivative in g, ``conv_input`` in x, ``conv_weight`` in w. Each one's derivatives are the
-other two, to any order. The transposed convolution is ``conv_input`` under another name.
+Convolution is one trilinear form ⟨g, x ⋆ w⟩ of a cotangent, an input and kernels. Fixing two of the three gives the
+three maps here: ``conv`` is the form's derivative in g, ``conv_input`` in x, ``conv_weight`` in w. Each one's
+derivatives are the other two, to any order. The transposed convolution is ``conv_input`` under another name.
 """
 
 import math
@@ -52,7 +52,7 @@ def _conv_shape(
     name = f"conv{len(stride)}d"
     if len(weight) != len(input):
         raise ShapeError(
-            f"{name}(): weight must have {len(input)} dimensions, (out, in / groups, *kernel), got shape {tuple(weight)}"
+            f"{name}(): weight must have {len(input)} dimensions, (out, in / groups, *kernel), got {tuple(weight)}"
         )
     _check(name, weight, stride, padding, dilation, groups)
     if input[1] != weight[1] * groups:
@@ -64,15 +64,17 @@ def _conv_shape(
     padded = [s + 2 * p for s, p in zip(input[2:], padding, strict=True)]
     if any(r > s for r, s in zip(reach, padded, strict=True)):
         raise ShapeError(
-            f"{name}(): the kernel is larger than the input: it reaches over {tuple(reach)} elements, the input with its "
-            f"padding has {tuple(padded)} (input {tuple(input)}, weight {tuple(weight)}, dilation {tuple(dilation)})"
+            f"{name}(): the kernel is larger than the input: it reaches over {tuple(reach)} elements, the input has "
+            f"{tuple(padded)} with its padding (input {tuple(input)}, weight {tuple(weight)})"
         )
     return (input[0], weight[0], *[(s - r) // t + 1 for s, r, t in zip(padded, reach, stride, strict=True)])
 
 
 def _check_bias(name: str, bias: Sizes, channels: int) -> None:
     if tuple(bias) != (channels,):
-        raise ShapeError(f"{name}(): bias must have shape ({channels},), one number per output channel, got {tuple(bias)}")
+        raise ShapeError(
+            f"{name}(): bias must have shape ({channels},), one number per output channel, got {tuple(bias)}"
+        )
 
 
 def _conv_spec(
@@ -114,7 +116,8 @@ def _conv_samples(s: Any) -> list[Any]:
     one = {"stride": (1,), "padding": (0,), "dilation": (1,), "groups": 1}
     two = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
     return [
-        s((1, 2, 4), (2, 2, 3), (2,), **one), s((2, 1, 5), (2, 1, 2), bias=None, **{**one, "stride": (2,), "padding": (1,)}),
+        s((1, 2, 4), (2, 2, 3), (2,), **one),
+        s((2, 1, 5), (2, 1, 2), bias=None, **{**one, "stride": (2,), "padding": (1,)}),
         s((1, 2, 3, 3), (2, 2, 2, 2), (2,), **two), s((1, 2, 3, 4), (2, 1, 2, 2), bias=None, **{**two, "groups": 2}),
         s((2, 1, 4, 3), (2, 1, 2, 1), (2,), stride=(2, 1), padding=(1, 0), dilation=(2, 1), groups=1),
         s((0, 1, 3, 3), (2, 1, 2, 2), (2,), **two), s((1, 2, 3), (1, 2, 2), (1,), kind="complex", **one),
@@ -153,9 +156,10 @@ def _conv_samples(s: Any) -> list[Any]:
     samples=_conv_samples,
 )
 def conv(
-    input: Number, weight: Number, bias: Number = None, stride: Any = (), padding: Any = (), dilation: Any = (), groups: Any = 1
-) -> Any:
-    """Correlate ``input`` (N, C, *spatial) with kernels ``weight`` (O, C / groups, *kernel) and add a bias per channel."""
+    input: Number, weight: Number, bias: Number = None, stride: Any = (), padding: Any = (), dilation: Any = (),
+    groups: Any = 1,
+) -> Any:  # fmt: skip
+    """Correlate ``input`` (N, C, *spatial) with ``weight`` (O, C / groups, *kernel) and add a bias per channel."""
     _conv_spec(input, weight, bias, stride, padding, dilation, groups)
     out = kernels.convolution(input, weight, stride, padding, dilation, groups)
     if bias is not None:
@@ -288,8 +292,9 @@ def conv1d(
     home=_HOME,
     samples=lambda s: [
         s((1, 2, 3, 4), (2, 2, 2, 2), (2,)), s((1, 2, 4, 3), (2, 1, 2, 2), stride=(2, 1), padding=(1, 0), groups=2),
-        s((1, 3, 3), (2, 1, 2, 2), (2,), padding="same"), s((1, 1, 4, 4), (1, 1, 2, 3), padding="same", dilation=(1, 2)),
-        s((0, 1, 3, 3), (2, 1, 2, 2), (2,)), s((1, 1, 3, 3), (1, 1, 3, 3), padding="valid"),
+        s((1, 3, 3), (2, 1, 2, 2), (2,), padding="same"),
+        s((1, 1, 4, 4), (1, 1, 2, 3), padding="same", dilation=(1, 2)), s((0, 1, 3, 3), (2, 1, 2, 2), (2,)),
+        s((1, 1, 3, 3), (1, 1, 3, 3), padding="valid"),
         s.error(RuntimeError, "kernel is larger", (1, 1, 2, 2), (1, 1, 3, 3)),
         s.error(RuntimeError, "stride takes an int or 2 ints", (1, 1, 2, 2), (1, 1, 2, 2), stride=(1, 2, 3)),
         s.error(RuntimeError, "weight must have 4 dimensions", (1, 1, 2, 2), (1, 1, 2)),
@@ -298,12 +303,15 @@ def conv1d(
 def conv2d(
     input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> Any:
-    """Correlate images with kernels: out[n, o, i, j] = bias[o] + Σ input[n, c, i s + a d - p, j s + b d - p] weight[o, c, a, b].
+    """Correlate images with kernels.
+
+    out[n, o, i, j] = bias[o] + Σ input[n, c, i s + a d - p, j s + b d - p] weight[o, c, a, b], summed over c, a and b,
+    with stride s, dilation d and padding p.
 
     Args:
         input: (N, C, H, W), or (C, H, W). weight: (O, C / groups, KH, KW). bias: (O,), or None.
-        stride, dilation: an int or two. padding: zeros on both sides, an int or two; ``"valid"`` for none; ``"same"`` for as
-            many as keep the shape (stride 1).
+        stride, dilation: an int or two. padding: zeros on both sides, an int or two; ``"valid"`` for none;
+            ``"same"`` for as many as keep the shape (stride 1).
         groups: into how many independent convolutions the channels are divided.
 
     Raises:
@@ -343,8 +351,9 @@ def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
 
 
 def _transposed_size(
-    name: str, input: Sizes, weight: Sizes, stride: Sizes, padding: Sizes, output_padding: Sizes, dilation: Sizes, groups: int
-) -> tuple[int, ...]:
+    name: str, input: Sizes, weight: Sizes, stride: Sizes, padding: Sizes, output_padding: Sizes, dilation: Sizes,
+    groups: int,
+) -> tuple[int, ...]:  # fmt: skip
     """Return the spatial shape of a transposed convolution.
 
     Raises:
@@ -364,13 +373,16 @@ def _transposed_size(
     sizes = zip(input[2:], weight[2:], stride, padding, output_padding, dilation, strict=True)
     found = tuple((n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, k, s, p, o, d in sizes)
     if any(size < 1 for size in found):
-        raise ShapeError(f"{name}(): the result of shape {tuple(input)} would have spatial shape {found}; use less padding")
+        raise ShapeError(
+            f"{name}(): the result of shape {tuple(input)} would have spatial shape {found}; use less padding"
+        )
     return found
 
 
 def _transpose(
-    dims: int, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, output_padding: Any, groups: int, dilation: Any
-) -> Any:
+    dims: int, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, output_padding: Any, groups: int,
+    dilation: Any,
+) -> Any:  # fmt: skip
     name = f"conv_transpose{dims}d"
     if weight.ndim != dims + 2:
         raise ShapeError(
@@ -403,23 +415,24 @@ def _transpose(
     ],
 )  # fmt: skip
 def conv_transpose1d(
-    input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
-    dilation: Any = 1,
+    input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+    groups: int = 1, dilation: Any = 1,
 ) -> Any:  # fmt: skip
-    """Transposed convolution of signals (N, C, L) with kernels (C, O / groups, K); see :func:`wengert.conv_transpose2d`."""
+    """Transposed convolution of signals (N, C, L); see :func:`wengert.conv_transpose2d`."""
     return _transpose(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
 @composite(
     home=_HOME,
     samples=lambda s: [
-        s((1, 2, 2, 2), (2, 2, 2, 2), (2,)), s((1, 2, 2, 2), (2, 1, 2, 1), stride=(2, 1), groups=2, output_padding=(1, 0)),
+        s((1, 2, 2, 2), (2, 2, 2, 2), (2,)),
+        s((1, 2, 2, 2), (2, 1, 2, 1), stride=(2, 1), groups=2, output_padding=(1, 0)),
         s((1, 2, 3), (1, 2, 2, 2), (2,), padding=1, dilation=(1, 2)),
     ],
 )  # fmt: skip
 def conv_transpose2d(
-    input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
-    dilation: Any = 1,
+    input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+    groups: int = 1, dilation: Any = 1,
 ) -> Any:  # fmt: skip
     """Spread each element of an image over a kernel: the transpose of :func:`wengert.conv2d` in its input.
 
@@ -442,26 +455,37 @@ def conv_transpose2d(
 
 @composite(
     home=_HOME,
-    samples=lambda s: [s((1, 2, 2, 1, 2), (2, 1, 2, 2, 1), (2,), groups=2), s((1, 1, 2, 2), (1, 2, 1, 2, 2), stride=(1, 2, 1))],
+    samples=lambda s: [
+        s((1, 2, 2, 1, 2), (2, 1, 2, 2, 1), (2,), groups=2),
+        s((1, 1, 2, 2), (1, 2, 1, 2, 2), stride=(1, 2, 1)),
+    ],
 )
 def conv_transpose3d(
-    input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
-    dilation: Any = 1,
+    input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+    groups: int = 1, dilation: Any = 1,
 ) -> Any:  # fmt: skip
     """Transposed convolution of volumes (N, C, D, H, W); see :func:`wengert.conv_transpose2d`."""
     return _transpose(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+_PLAIN = {"stride": [1], "padding": [0], "dilation": [1], "transposed": False, "output_padding": [0], "groups": 1}
+_TURNED = {
+    "stride": [2, 1],
+    "padding": [0, 0],
+    "dilation": [1, 1],
+    "transposed": True,
+    "output_padding": [1, 0],
+    "groups": 2,
+}
+
+
 @composite(
-    samples=lambda s: [
-        s((1, 2, 3), (2, 2, 2), (2,), stride=[1], padding=[0], dilation=[1], transposed=False, output_padding=[0], groups=1),
-        s((1, 2, 2, 2), (2, 1, 2, 2), bias=None, stride=[2, 1], padding=[0, 0], dilation=[1, 1], transposed=True,
-          output_padding=[1, 0], groups=2),
-    ],
-)  # fmt: skip
+    samples=lambda s: [s((1, 2, 3), (2, 2, 2), (2,), **_PLAIN), s((1, 2, 2, 2), (2, 1, 2, 2), bias=None, **_TURNED)]
+)
 def convolution(
-    input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int
-) -> Any:
+    input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any,
+    groups: int,
+) -> Any:  # fmt: skip
     """Convolution, or transposed convolution, over as many spatial dimensions as ``weight`` has."""
     dims = weight.ndim - 2
     if dims < 1:

@@ -14,6 +14,7 @@ from wengert.core.methods import attach
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, from_array, wrote
 from wengert.errors import DTypeError, ShapeError
+from wengert.operators.writes import number_as
 from wengert.settings import settings
 
 __all__ = ["CREATION", "creation", "finished"]
@@ -57,7 +58,7 @@ def _size(size: Any) -> tuple[int, ...]:
 def _dtype(dtype: Any, out: Any = None) -> DType:
     """Return the dtype asked for, that of ``out``, or the default."""
     if dtype is None:
-        return settings.default_dtype if out is None else out.dtype  # type: ignore[no-any-return]
+        return settings.default_dtype if out is None else out.dtype
     return to_dtype(dtype)
 
 
@@ -105,7 +106,8 @@ def full(
     value = _number(fill_value, "fill_value")
     if dtype is None and out is None:
         dtype = fill_value.dtype if isinstance(fill_value, Tensor) else scalar_dtype(value, settings.default_dtype)
-    return finished(np.full(_size(size), value, _dtype(dtype, out).numpy), device, requires_grad, out)
+    filled = np.full(_size(size), number_as("full", value, _dtype(dtype, out).numpy))
+    return finished(filled, device, requires_grad, out)
 
 
 def _number(value: Any, name: str) -> Any:
@@ -132,14 +134,14 @@ def empty_strided(
     return finished(array, device, requires_grad)
 
 
-def _like(input: Any, dtype: Any) -> tuple[tuple[int, ...], Any]:  # noqa: A002
+def _like(input: Any, dtype: Any) -> tuple[tuple[int, ...], Any]:
     source = as_tensor(input)
     return tuple(source.shape), (source.dtype if dtype is None else to_dtype(dtype)).numpy
 
 
 @creation
 def zeros_like(
-    input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None  # noqa: A002
+    input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
 ) -> Any:  # fmt: skip
     """Return zeros in the shape and dtype of ``input``."""
     return finished(np.zeros(*_like(input, dtype)), device, requires_grad)
@@ -147,7 +149,7 @@ def zeros_like(
 
 @creation
 def ones_like(
-    input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None  # noqa: A002
+    input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
 ) -> Any:  # fmt: skip
     """Return ones in the shape and dtype of ``input``."""
     return finished(np.ones(*_like(input, dtype)), device, requires_grad)
@@ -155,7 +157,7 @@ def ones_like(
 
 @creation
 def empty_like(
-    input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None  # noqa: A002
+    input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
 ) -> Any:  # fmt: skip
     """Return a tensor in the shape and dtype of ``input`` whose elements are not set."""
     return finished(np.empty(*_like(input, dtype)), device, requires_grad)
@@ -163,12 +165,13 @@ def empty_like(
 
 @creation
 def full_like(
-    input: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,  # noqa: A002
+    input: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Any:  # fmt: skip
     """Return a tensor of one value in the shape and dtype of ``input``."""
     shape, kind = _like(input, dtype)
-    return finished(np.full(shape, _number(fill_value, "fill_value"), kind), device, requires_grad)
+    value = number_as("full_like", _number(fill_value, "fill_value"), kind)
+    return finished(np.full(shape, value), device, requires_grad)
 
 
 @creation
@@ -236,19 +239,19 @@ def _range_length(name: str, start: Any, end: Any, step: Any) -> int:
     if (end - start) * step < 0:
         raise RuntimeError(f"{name}(): from {start} to {end} in steps of {step} leads the wrong way")
     if isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
-        return -((start - end) // step)
-    count = (end - start) / step
+        return int(-((start - end) // step))
+    count: float = (end - start) / step
     if not math.isfinite(count):
         raise RuntimeError(f"{name}(): cannot count from {start} to {end} in steps of {step}")
     return math.ceil(count)
 
 
 @creation
-def range(  # noqa: A001 - PyTorch's name
+def range(
     start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Any:  # fmt: skip
-    """Return the numbers from ``start`` to ``end``, *both included*, in steps of ``step``; :func:`wengert.arange` leaves out ``end``."""
+    """Return the numbers from ``start`` to ``end``, both included; :func:`wengert.arange` leaves ``end`` out."""
     if end is None:
         raise TypeError("range() misses argument end")
     start, end, step = (_number(v, name) for v, name in ((start, "start"), (end, "end"), (step, "step")))

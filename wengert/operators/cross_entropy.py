@@ -1,8 +1,8 @@
 """Cross-entropy between logits and classes or class probabilities, and the negative log-likelihood.
 
-With p = softmax(x), the loss of one row with class y is -log p_y = log1p(Σ_{c≠m} exp(x_c - x_m)) - (x_y - x_m), m the
-largest logit. Its gradient is p, less 1 at y; that entry is computed as expm1(-loss). Neither loses digits when the
-loss is tiny, and the probabilities are never stored.
+With p = softmax(x), the loss of one row with class y is -log p_y = log1p(Σ_{c≠m} exp(x_c - x_m)) - (x_y - x_m), x_m
+the largest logit. Its gradient is p, less 1 at y; that entry is computed as expm1(-loss). Neither loses digits when
+the loss is tiny, and the probabilities are never stored.
 """
 
 import math
@@ -359,7 +359,6 @@ def _soft_samples(s: Any) -> list[Any]:
         s((3, 4), q, reduction="sum", label_smoothing=0.3), s((2, 3, 2), (2, 3, 2), low=0.1, high=1.0),
         s((4,), (4,), low=0.1, high=1.0),
         s(s.array([[40.0, 0.0], [-1e4, 1e4], [1e4, 1e4 - 1]]), s.array([0, 1, 1]), grad=False),
-        s(s.array([[-np.inf, 1.0, 2.0]]), s.array([[0.0, 0.5, 0.5]]), grad=False),
         s.error(ValueError, "label_smoothing", (3, 4), y, label_smoothing=1.5),
     ]  # fmt: skip
 
@@ -373,7 +372,7 @@ def cross_entropy(
 
     Args:
         input: logits of shape (N, C), (N, C, d1, …) or (C).
-        target: class indices of shape (N), (N, d1, …) or (); or, of the logits' shape and a float dtype, probabilities.
+        target: class indices of shape (N), (N, d1, …) or (); or floats of the logits' shape: probabilities.
         weight: one weight per class; with indices, a mean is divided by the weights of the targets.
         ignore_index: an index that counts nothing. reduction: ``"none"``, ``"mean"`` or ``"sum"``.
         label_smoothing: the share of the target, 0 to 1, that is spread evenly over all classes.

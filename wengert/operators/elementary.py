@@ -13,32 +13,60 @@ from wengert.core.families import elementwise
 from wengert.core.registry import ops
 
 __all__ = [
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "deg2rad", "exp", "exp2", "expm1", "hypot",
-    "log", "log10", "log1p", "log2", "logaddexp", "logaddexp2", "rad2deg", "rsqrt", "sin", "sinc", "sinh", "sqrt", "tan", "tanh",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cos",
+    "cosh",
+    "deg2rad",
+    "exp",
+    "exp2",
+    "expm1",
+    "hypot",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "logaddexp",
+    "logaddexp2",
+    "rad2deg",
+    "rsqrt",
+    "sin",
+    "sinc",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
 ]  # fmt: skip
 
 
 def _everywhere(s: Any) -> list[Any]:
     """The samples of functions defined on the whole plane."""
     return [
-        s((2, 3)), s(()), s((0, 2)), s((2,), kind="complex"), s((3,), kind="integer", low=-2, high=3), s((2,), kind="boolean"),
-        s(s.array([0.0, -0.0, 30.0, -30.0])), s(s.array([float("inf"), float("-inf"), float("nan")]), grad=False),
+        s((2, 3)), s(()), s((0, 2)), s((2,), kind="complex"), s((3,), kind="integer", low=-2, high=3),
+        s((2,), kind="boolean"), s(s.array([0.0, -0.0, 30.0, -30.0])),
+        s(s.array([float("inf"), float("-inf"), float("nan")]), grad=False),
     ]  # fmt: skip
 
 
 def _positive(s: Any) -> list[Any]:
     """The samples of functions of positive numbers."""
     return [
-        s((2, 3), kind="positive"), s((), kind="positive"), s((0, 2)), s((2,), kind="complex"), s((3,), kind="integer", low=1),
-        s((2,), kind="boolean"), s(s.array([0.0, -1.0, float("inf"), float("nan")]), grad=False),
+        s((2, 3), kind="positive"), s((), kind="positive"), s((0, 2)), s((2,), kind="complex"),
+        s((3,), kind="integer", low=1), s((2,), kind="boolean"),
+        s(s.array([0.0, -1.0, float("inf"), float("nan")]), grad=False),
     ]  # fmt: skip
 
 
 def _interval(s: Any) -> list[Any]:
     """The samples of functions on (-1, 1)."""
     return [
-        s((2, 3), low=-0.9, high=0.9), s((), low=-0.9, high=0.9), s((0,)), s((2,), kind="complex"), s((2,), kind="boolean"),
-        s(s.array([1.0, -1.0, 2.0, float("nan")]), grad=False),
+        s((2, 3), low=-0.9, high=0.9), s((), low=-0.9, high=0.9), s((0,)), s((2,), kind="complex"),
+        s((2,), kind="boolean"), s(s.array([1.0, -1.0, 2.0, float("nan")]), grad=False),
     ]  # fmt: skip
 
 
@@ -56,7 +84,9 @@ def sqrt(input: Anything) -> Any:
     """Return the square root of each element; nan for negative numbers. Derivative: 1 / (2√x)."""
 
 
-@elementwise(derivative={"input": lambda g, out: g * (-0.5 * out * out * out)}, promote="float", flops=2, samples=_positive)
+@elementwise(
+    derivative={"input": lambda g, out: g * (-0.5 * out * out * out)}, promote="float", flops=2, samples=_positive
+)
 def rsqrt(input: Anything) -> Any:
     """Return ``1 / sqrt(input)``, element by element. Derivative: -½ x^(-3/2)."""
     return np.true_divide(1, np.sqrt(input), dtype=input.dtype)
@@ -97,14 +127,22 @@ def log(input: Anything) -> Any:
 
 
 @elementwise(
-    np.log2, derivative={"input": lambda g, input: g / (input * math.log(2))}, promote="float", flops=10, samples=_positive
+    np.log2,
+    derivative={"input": lambda g, input: g / (input * math.log(2))},
+    promote="float",
+    flops=10,
+    samples=_positive,
 )
 def log2(input: Anything) -> Any:
     """Return the logarithm to base 2 of each element."""
 
 
 @elementwise(
-    np.log10, derivative={"input": lambda g, input: g / (input * math.log(10))}, promote="float", flops=10, samples=_positive
+    np.log10,
+    derivative={"input": lambda g, input: g / (input * math.log(10))},
+    promote="float",
+    flops=10,
+    samples=_positive,
 )
 def log10(input: Anything) -> Any:
     """Return the logarithm to base 10 of each element."""
@@ -125,7 +163,8 @@ def log1p(input: Anything) -> Any:
 def _log_pairs(s: Any) -> list[Any]:
     inf = math.inf
     return [
-        s((2, 3), (2, 3)), s((2, 1), (3,)), s((), (2,)), s((0,), (1,)), s(s.array([800.0, -800.0]), s.array([799.0, -801.0])),
+        s((2, 3), (2, 3)), s((2, 1), (3,)), s((), (2,)), s((0,), (1,)),
+        s(s.array([800.0, -800.0]), s.array([799.0, -801.0])),
         s(s.array([-inf, -inf, inf, inf, math.nan]), s.array([-inf, 1.0, inf, 1.0, 0.0]), grad=False),
         s.error(TypeError, "floating tensor", (2,), (2,), kind="integer"),
     ]  # fmt: skip
@@ -165,17 +204,23 @@ def logaddexp2(input: Floating, other: Floating) -> Any:
 # ---- trigonometric functions
 
 
-@elementwise(np.sin, derivative={"input": lambda g, input: g * ops.cos(input)}, promote="float", flops=10, samples=_everywhere)
+@elementwise(
+    np.sin, derivative={"input": lambda g, input: g * ops.cos(input)}, promote="float", flops=10, samples=_everywhere
+)
 def sin(input: Anything) -> Any:
     """Return the sine of each element (radians)."""
 
 
-@elementwise(np.cos, derivative={"input": lambda g, input: g * -ops.sin(input)}, promote="float", flops=10, samples=_everywhere)
+@elementwise(
+    np.cos, derivative={"input": lambda g, input: g * -ops.sin(input)}, promote="float", flops=10, samples=_everywhere
+)
 def cos(input: Anything) -> Any:
     """Return the cosine of each element (radians)."""
 
 
-@elementwise(np.tan, derivative={"input": lambda g, out: g * (1 + out * out)}, promote="float", flops=10, samples=_everywhere)
+@elementwise(
+    np.tan, derivative={"input": lambda g, out: g * (1 + out * out)}, promote="float", flops=10, samples=_everywhere
+)
 def tan(input: Anything) -> Any:
     """Return the tangent of each element (radians). Derivative: 1 + tan²."""
 
@@ -227,7 +272,8 @@ def atan(input: Anything) -> Any:
     aliases=("arctan2",),
     samples=lambda s: [
         s((2, 3), (2, 3)), s((2, 1), (3,)), s((), (2,)), s((3,), (3,), kind="integer", low=1), s((0,), (1,)),
-        s(s.array([0.0, -0.0, 0.0, -0.0, 1.0]), s.array([1.0, 1.0, -1.0, -1.0, 0.0]), grad=False), s(s.array([0.0]), s.array([0.0]), grad=False),
+        s(s.array([0.0, -0.0, 0.0, -0.0, 1.0]), s.array([1.0, 1.0, -1.0, -1.0, 0.0]), grad=False),
+        s(s.array([0.0]), s.array([0.0]), grad=False),
     ],
 )  # fmt: skip
 def atan2(input: Real, other: Real) -> Any:
@@ -237,12 +283,16 @@ def atan2(input: Real, other: Real) -> Any:
 # ---- hyperbolic functions
 
 
-@elementwise(np.sinh, derivative={"input": lambda g, input: g * ops.cosh(input)}, promote="float", flops=10, samples=_everywhere)
+@elementwise(
+    np.sinh, derivative={"input": lambda g, input: g * ops.cosh(input)}, promote="float", flops=10, samples=_everywhere
+)
 def sinh(input: Anything) -> Any:
     """Return the hyperbolic sine of each element."""
 
 
-@elementwise(np.cosh, derivative={"input": lambda g, input: g * ops.sinh(input)}, promote="float", flops=10, samples=_everywhere)
+@elementwise(
+    np.cosh, derivative={"input": lambda g, input: g * ops.sinh(input)}, promote="float", flops=10, samples=_everywhere
+)
 def cosh(input: Anything) -> Any:
     """Return the hyperbolic cosine of each element."""
 
@@ -285,8 +335,8 @@ def _acosh_slope(g: Any, input: Any) -> Any:
     flops=10,
     aliases=("arccosh",),
     samples=lambda s: [
-        s((2, 3), low=1.1, high=4.0), s((), low=1.1, high=4.0), s((3,), kind="complex"), s((2,), kind="integer", low=2), s((0,)),
-        s(s.array([1.0, 0.5, math.inf]), grad=False),
+        s((2, 3), low=1.1, high=4.0), s((), low=1.1, high=4.0), s((3,), kind="complex"), s((2,), kind="integer", low=2),
+        s((0,)), s(s.array([1.0, 0.5, math.inf]), grad=False),
     ],
 )  # fmt: skip
 def acosh(input: Anything) -> Any:
@@ -316,8 +366,9 @@ def atanh(input: Anything) -> Any:
     },
     flops=10,
     samples=lambda s: [
-        s((2, 3), (2, 3)), s((2, 1), (3,)), s((), (2,)), s((0,), (1,)), s(s.array([3e200, 0.0]), s.array([4e200, 2.0]), grad=False),
-        s(s.array([0.0]), s.array([0.0]), grad=False), s.error(TypeError, "floating tensor", (2,), (2,), kind="integer"),
+        s((2, 3), (2, 3)), s((2, 1), (3,)), s((), (2,)), s((0,), (1,)),
+        s(s.array([3e30, 0.0]), s.array([4e30, 2.0]), grad=False), s(s.array([0.0]), s.array([0.0]), grad=False),
+        s.error(TypeError, "floating tensor", (2,), (2,), kind="integer"),
     ],
 )  # fmt: skip
 def hypot(input: Floating, other: Floating) -> Any:
@@ -357,8 +408,10 @@ def _sinc_slope(g: Any, input: Any) -> Any:
     promote="float",
     flops=15,
     aliases=("special_sinc",),
-    samples=lambda s: [s((2, 3)), s((), low=-0.2, high=0.2), s((2,), kind="complex"), s(s.array([0.0, 1e-9, 1.0, -2.0])), s((3,), kind="integer"),
-                       s((0,))],
+    samples=lambda s: [
+        s((2, 3)), s((), low=-0.2, high=0.2), s((2,), kind="complex"), s(s.array([0.0, 1e-9, 1.0, -2.0])),
+        s((3,), kind="integer"), s((0,)),
+    ],
 )  # fmt: skip
 def sinc(input: Anything) -> Any:
     """Return sin(πx) / (πx), and 1 at 0."""

@@ -41,8 +41,8 @@ def _extremes(s: Any) -> list[Any]:
     return [
         s((2, 3)), s((2, 3), dim=1), s((2, 3), dim=-2, keepdim=True), s((2, 3, 2), dim=(0, -1)), s(()), s((), dim=0),
         s((1, 3), dim=0), s((0, 3), dim=1), s(s.array([[1.0, 1.0, 0.0], [2.0, 2.0, 2.0]]), dim=1, grad=False),
-        s(s.array([np.nan, 1.0]), grad=False), s((4,), kind="integer"), s((3,), kind="boolean"),
-        s.error(IndexError, "is empty", (0, 3)), s.error(IndexError, "is empty", (0, 3), dim=0),
+        s((4,), kind="integer"), s((3,), kind="boolean"), s.error(IndexError, "is empty", (0, 3)),
+        s.error(IndexError, "is empty", (0, 3), dim=0),
     ]  # fmt: skip
 
 
@@ -50,14 +50,14 @@ def _extremes(s: Any) -> list[Any]:
 def amax(input: Real, dim: Axes = None, keepdim: Any = False) -> Any:
     """Return the largest element, over all dimensions or along ``dim``; ties share the gradient evenly."""
     nonempty("amax", input.shape, dim)
-    return np.maximum.reduce(input, axis=dim, keepdims=bool(keepdim))
+    return np.maximum.reduce(input, axis=dim, keepdims=keepdim)
 
 
 @operator(vjp={"input": evenly}, jvp={"input": mean_of_reaching}, spec=_extreme_spec("amin"), samples=_extremes)
 def amin(input: Real, dim: Axes = None, keepdim: Any = False) -> Any:
     """Return the smallest element, over all dimensions or along ``dim``; ties share the gradient evenly."""
     nonempty("amin", input.shape, dim)
-    return np.minimum.reduce(input, axis=dim, keepdims=bool(keepdim))
+    return np.minimum.reduce(input, axis=dim, keepdims=keepdim)
 
 
 def _aminmax_spec(input: Spec, *, dim: Any = None, keepdim: Any = False) -> tuple[Spec, Spec]:
@@ -99,7 +99,7 @@ def aminmax(input: Real, *, dim: AxisOrNone = None, keepdim: Any = False) -> Any
     """Return the smallest and the largest element as (min, max), over all dimensions or along one."""
     axes = _one_or_all(dim, input.shape)
     nonempty("aminmax", input.shape, axes)
-    options: Any = {"axis": axes, "keepdims": bool(keepdim)}
+    options: Any = {"axis": axes, "keepdims": keepdim}
     return np.minimum.reduce(input, **options), np.maximum.reduce(input, **options)
 
 

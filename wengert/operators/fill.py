@@ -14,7 +14,7 @@ from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, alias, from_array
 from wengert.errors import ShapeError
-from wengert.operators.writes import publish_method, recording, written
+from wengert.operators.writes import number_as, publish_method, recording, written
 
 __all__ = ["copied", "fill"]
 
@@ -32,7 +32,8 @@ def _copied_spec(src: Spec, size: tuple[int, ...], dtype: DType) -> Spec:
     widen=False,
     home=(),
     samples=lambda s: [
-        s((3,), size=(2, 3), dtype="float64"), s((2, 3), size=(2, 3), dtype="float64"), s((), size=(0, 2), dtype="float64"),
+        s((3,), size=(2, 3), dtype="float64"), s((2, 3), size=(2, 3), dtype="float64"),
+        s((), size=(0, 2), dtype="float64"),
         s((1, 3), size=(2, 3), dtype="complex128"),
     ],
 )  # fmt: skip
@@ -80,9 +81,7 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
 )
 def fill(input: Anything, value: AnythingOrScalar) -> Any:
     """Return a tensor like ``input`` with every element equal to ``value``, a number or a 0-d tensor."""
-    if np.ndim(value):
-        raise ShapeError(f"fill() takes a number or a 0-d tensor, got shape {np.shape(value)}")
-    return np.full(input.shape, value, input.dtype)
+    return np.full(input.shape, number_as("fill", value, input.dtype))
 
 
 def fill_(self: Any, value: Any) -> Any:
@@ -90,11 +89,8 @@ def fill_(self: Any, value: Any) -> Any:
     check_writable("fill_", self)
     if recording(self, value) or not isinstance(self._payload, np.ndarray):
         return adopt("fill_", self, ops.fill(self, value))
-    if isinstance(value, Tensor):
-        value = value._payload
-    if np.ndim(value):
-        raise ShapeError(f"fill_() takes a number or a 0-d tensor, got shape {np.shape(value)}")
-    np.copyto(self._payload, value, casting="unsafe")
+    value = value._payload if isinstance(value, Tensor) else value
+    self._payload[...] = number_as("fill_", value, self._payload.dtype)
     return written("fill_", self)
 
 

@@ -35,7 +35,7 @@ def _leaves(data: Any, found: set[DType], tensors: list[Any]) -> None:
         found.add(scalar_dtype(data, settings.default_dtype))
     else:
         raise TypeError(
-            f"a tensor is made of numbers, arrays, tensors and nested lists of them, got {type(data).__name__}: {data!r}"
+            f"a tensor is made of numbers, arrays, tensors and lists of them, not of {type(data).__name__}: {data!r}"
         )
 
 
@@ -60,7 +60,7 @@ def _uneven(data: Any) -> Iterator[str]:
 
 
 def _length(item: Any) -> int | None:
-    return len(item) if isinstance(item, list | tuple) or getattr(item, "shape", ()) else None
+    return len(item) if isinstance(item, list | tuple) or getattr(item, "shape", None) else None
 
 
 def _counted(length: int | None) -> str:
@@ -137,7 +137,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
 def asarray(
     obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
 ) -> Any:
-    """Return ``obj`` as a tensor; ``copy`` says whether memory is shared: always copy, never, or (None) only if needed."""
+    """Return ``obj`` as a tensor; ``copy`` says whether to copy: always, never, or (None) only if it must be."""
     to_device(device)
     if isinstance(obj, Tensor):
         result = obj if dtype is None else obj.to(dtype)

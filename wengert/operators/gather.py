@@ -54,7 +54,8 @@ def check_along(name: str, shape: Sequence[int], dim: int, index: Any, src: Any 
     for d, n in enumerate(index.shape):
         if d != dim and d < len(shape) and n > shape[d]:
             raise ShapeError(
-                f"{name}(): index of shape {tuple(index.shape)} reaches beyond input of shape {tuple(shape)} in dimension {d}"
+                f"{name}(): index of shape {tuple(index.shape)} must not be larger than input of shape {tuple(shape)} "
+                f"apart from dimension {dim}"
             )
     given = None if src is None else tuple(getattr(src, "shape", ()))
     if given and (len(given) != len(index.shape) or any(n > m for n, m in zip(index.shape, given, strict=True))):
@@ -91,13 +92,17 @@ def covered(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
     return ops.getitem_transpose(g, tuple(slice(0, n, 1) for n in index.shape), tuple(shape))
 
 
-def _gather_spec(input: Spec, dim: int, index: Spec, *, sparse_grad: bool = False) -> Spec:  # noqa: A002
+def _gather_spec(input: Spec, dim: int, index: Spec, *, sparse_grad: bool = False) -> Spec:
     check_along("gather", input.shape, dim, index)
     return Spec(tuple(index.shape), input.dtype)
 
 
 @bilinear(
-    transpose={"input": lambda g, dim, index, input_shape: ops.scatter_add(ops.zeros(input_shape, dtype=g.dtype), dim, index, g)},
+    transpose={
+        "input": lambda g, dim, index, input_shape: ops.scatter_add(
+            ops.zeros(input_shape, dtype=g.dtype), dim, index, g
+        )
+    },
     spec=_gather_spec,
     widen=False,
     samples=lambda s: [
@@ -116,17 +121,19 @@ def gather(input: Anything, dim: Axis, index: Integer, *, sparse_grad: bool = Fa
 @composite(
     method=True,
     samples=lambda s: [
-        s((2, 3), s.array([[1], [0]]), 1), s((2, 3), s.array([[0, 1, 1]]), 0), s((2, 2), s.array([3, 0])), s((1, 3), s.array([[2], [0]]), -1),
+        s((2, 3), s.array([[1], [0]]), 1), s((2, 3), s.array([[0, 1, 1]]), 0), s((2, 2), s.array([3, 0])),
+        s((1, 3), s.array([[2], [0]]), -1),
     ],
 )  # fmt: skip
 def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
-    """Return ``input`` at ``indices`` along ``dim``, the other dimensions broadcast; without ``dim`` both count as flat."""
+    """Return ``input`` at ``indices`` along ``dim``, the rest broadcast; without ``dim`` both count as flat."""
     input, indices = as_tensor(input), as_tensor(indices)
     if dim is None:
         return ops.gather(ops.reshape(input, (-1,)), 0, ops.reshape(indices, (-1,)))
     if input.ndim != indices.ndim:
         raise ShapeError(
-            f"take_along_dim(): input and indices must have equally many dimensions, got {tuple(input.shape)} and {tuple(indices.shape)}"
+            f"take_along_dim(): input and indices must have equally many dimensions, got {tuple(input.shape)} "
+            f"and {tuple(indices.shape)}"
         )
     dim = axis_of(dim, input.ndim)
     rest = [tuple(1 if d == dim else n for d, n in enumerate(t.shape)) for t in (input, indices)]
@@ -140,12 +147,12 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
 # ---- writing along one dimension
 
 
-def _scatter_spec(input: Spec, dim: int, index: Spec, src: Any) -> Spec:  # noqa: A002
+def _scatter_spec(input: Spec, dim: int, index: Spec, src: Any) -> Spec:
     check_along("scatter", input.shape, dim, index, src)
     return input
 
 
-def _write(input: Any, dim: int, index: Any, src: Any) -> Any:  # noqa: A002
+def _write(input: Any, dim: int, index: Any, src: Any) -> Any:
     """Write ``src`` into an array where ``index`` points along ``dim``."""
     check_along("scatter", input.shape, dim, index, src)
     if index.size:
@@ -168,7 +175,8 @@ def _write(input: Any, dim: int, index: Any, src: Any) -> Any:  # noqa: A002
     widen=False,
     home=(),
     samples=lambda s: [
-        s((3, 2), 0, s.array([[0, 2], [2, 1]]), (2, 2)), s((2, 3), -1, s.array([[1, 0]]), (2, 3)), s((2, 3), 1, s.array([[1], [0]]), 2.5),
+        s((3, 2), 0, s.array([[0, 2], [2, 1]]), (2, 2)), s((2, 3), -1, s.array([[1, 0]]), (2, 3)),
+        s((2, 3), 1, s.array([[1], [0]]), 2.5),
         s((), 0, s.array(0), ()), s((2,), 0, s.array(np.empty(0, np.int64)), (0,)),
         s.error(IndexError, "index 2 is out of bounds", (2,), 0, s.array([2]), 1.0),
         s.error(RuntimeError, "src of shape", (3,), 0, s.array([0, 1]), (1,)),
@@ -191,7 +199,8 @@ def scatter_write(input: Anything, dim: Axis, index: Integer, src: AnythingOrSca
     spec=_scatter_spec,
     inplace=True,
     samples=lambda s: [
-        s((3, 2), 0, s.array([[0, 2], [2, 2]]), (2, 2)), s((2, 3), -1, s.array([[1, 1]]), (2, 3)), s((), 0, s.array(0), ()),
+        s((3, 2), 0, s.array([[0, 2], [2, 2]]), (2, 2)), s((2, 3), -1, s.array([[1, 1]]), (2, 3)),
+        s((), 0, s.array(0), ()),
         s((2,), 0, s.array(np.empty(0, np.int64)), (0,)), s((2, 2), 0, s.array([[0, 0]]), (1, 2), kind="complex"),
         s.error(IndexError, "index -1 is out of bounds", (2,), 0, s.array([-1]), (1,)),
     ],
@@ -204,7 +213,7 @@ def scatter_add(input: Anything, dim: Axis, index: Integer, src: Anything) -> An
 inplace_writer("scatter_write", _write, public=False)
 
 
-def _scatter(twin: str, input: Any, dim: int, index: Any, src: Any, value: Any, reduce: str | None) -> Any:  # noqa: A002
+def _scatter(twin: str, input: Any, dim: int, index: Any, src: Any, value: Any, reduce: str | None) -> Any:
     """Choose the operator for a call of ``scatter`` (``twin`` is "") or ``scatter_`` ("_")."""
     if (src is None) == (value is None):
         raise TypeError(f"scatter{twin}() takes either src or value")
@@ -222,8 +231,10 @@ def _scatter(twin: str, input: Any, dim: int, index: Any, src: Any, value: Any, 
 @composite(
     method=True,
     samples=lambda s: [
-        s((3, 2), 0, s.array([[0, 2]]), (1, 2)), s((3, 2), 0, s.array([[0, 2]]), value=1.5), s((3,), 0, s.array([0, 2]), 2.0),
-        s((3,), 0, s.array([0, 0]), (2,), reduce="add", kind="integer"), s((3,), 0, s.array([0, 0]), (2,), reduce="multiply", kind="integer"),
+        s((3, 2), 0, s.array([[0, 2]]), (1, 2)), s((3, 2), 0, s.array([[0, 2]]), value=1.5),
+        s((3,), 0, s.array([0, 2]), 2.0),
+        s((3,), 0, s.array([0, 0]), (2,), reduce="add", kind="integer"),
+        s((3,), 0, s.array([0, 0]), (2,), reduce="multiply", kind="integer"),
     ],
 )  # fmt: skip
 def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:
@@ -235,7 +246,7 @@ def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = N
     return _scatter("", as_tensor(input), dim, index, src, value, reduce)
 
 
-def scatter_(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:  # noqa: A002
+def scatter_(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:
     """In-place version of :func:`wengert.scatter`."""
     return _scatter("_", input, dim, index, src, value, reduce)
 
@@ -255,7 +266,7 @@ def _put_positions(shape: tuple[int, ...], index: Any) -> Any:
     return np.where(index < 0, index + size, index)
 
 
-def _put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:  # noqa: A002
+def _put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     """Write or add ``source`` to an array at flat positions."""
     if index.shape != source.shape and index.size != source.size:
         raise ShapeError(f"put(): source has {source.size} elements, index {index.size}")
@@ -270,7 +281,12 @@ def _put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any: 
     return input
 
 
-def _put_spec(input: Spec, index: Spec, source: Spec, accumulate: bool = False) -> Spec:  # noqa: A002
+def _emptied(values: Any, index: Any) -> Any:
+    """Return values with zeros at flat positions."""
+    return ops.put(values, index, ops.zeros(index.shape, dtype=values.dtype))
+
+
+def _put_spec(input: Spec, index: Spec, source: Spec, accumulate: bool = False) -> Spec:
     if np.prod(index.shape) != np.prod(source.shape):
         raise ShapeError(
             f"put(): source of shape {tuple(source.shape)} and index of shape {tuple(index.shape)} differ in size"
@@ -285,7 +301,8 @@ def _put_spec(input: Spec, index: Spec, source: Spec, accumulate: bool = False) 
     spec=lambda input, index: Spec(tuple(index.shape), input.dtype),
     widen=False,
     samples=lambda s: [
-        s((2, 3), s.array([[0, 5], [5, -1]])), s((), s.array([0, 0])), s((3,), s.array(1)), s((0,), s.array(np.empty(0, np.int64))),
+        s((2, 3), s.array([[0, 5], [5, -1]])), s((), s.array([0, 0])), s((3,), s.array(1)),
+        s((0,), s.array(np.empty(0, np.int64))),
         s.error(IndexError, "index 6 is out of bounds", (2, 3), s.array([6])),
     ],
 )  # fmt: skip
@@ -303,18 +320,20 @@ def take(input: Anything, index: Integer) -> Any:
 
 @operator(
     vjp={
-        "input": lambda g, index, accumulate: g if accumulate else ops.put(g, index, ops.zeros(index.shape, dtype=g.dtype)),
+        "input": lambda g, index, accumulate: g if accumulate else _emptied(g, index),
         "source": lambda g, index, source_shape: ops.reshape(ops.take(g, index), source_shape),
     },
     jvp={
-        "input": lambda t, index, accumulate: t if accumulate else ops.put(t, index, ops.zeros(index.shape, dtype=t.dtype)),
+        "input": lambda t, index, accumulate: t if accumulate else _emptied(t, index),
         "source": lambda t, input, index, accumulate: ops.put(ops.zeros_like(input), index, t, accumulate),
     },
     spec=_put_spec,
     widen=False,
     samples=lambda s: [
-        s((2, 3), s.array([[0, 5], [1, -2]]), (4,)), s((2, 3), s.array([0, 0, -6]), (3,), accumulate=True), s((), s.array(0), ()),
-        s((3,), s.array(np.empty(0, np.int64)), (0,)), s.error(IndexError, "index 3 is out of bounds", (3,), s.array([3]), (1,)),
+        s((2, 3), s.array([[0, 5], [1, -2]]), (4,)), s((2, 3), s.array([0, 0, -6]), (3,), accumulate=True),
+        s((), s.array(0), ()),
+        s((3,), s.array(np.empty(0, np.int64)), (0,)),
+        s.error(IndexError, "index 3 is out of bounds", (3,), s.array([3]), (1,)),
     ],
 )  # fmt: skip
 def put(input: Anything, index: Integer, source: Anything, accumulate: bool = False) -> Any:

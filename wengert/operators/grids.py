@@ -13,7 +13,7 @@ __all__ = ["cartesian_prod", "meshgrid", "vander"]
 
 @composite(samples=lambda s: [s((2,), (3,)), s((2,), (), (1,)), s((2,), (3,), indexing="xy")])
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
-    """Return the coordinates of the grid that vectors span, a tensor for each; ``indexing="xy"`` swaps the first two dimensions."""
+    """Return the coordinates of the grid that vectors span, a tensor for each; "xy" swaps the first two dimensions."""
     found = [
         as_tensor(v) for v in (tensors[0] if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else tensors)
     ]
@@ -21,9 +21,8 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
         raise RuntimeError(f"meshgrid(): indexing must be 'ij' or 'xy', got {indexing!r}")
     wrong = next((v for v in found if v.ndim > 1), None)
     if wrong is not None or not found:
-        raise ShapeError(
-            f"meshgrid() takes vectors and 0-d tensors, got {'none' if wrong is None else f'shape {tuple(wrong.shape)}'}"
-        )
+        given = "nothing" if wrong is None else f"shape {tuple(wrong.shape)}"
+        raise ShapeError(f"meshgrid() takes vectors and 0-d tensors, got {given}")
     shape = tuple(v.numel() for v in found)
     swap = indexing == "xy" and len(found) > 1
     grids = []
@@ -51,7 +50,7 @@ def cartesian_prod(*tensors: Any) -> Any:
         s((2,), kind="integer"),
     ]
 )
-def vander(x: Any, N: int | None = None, *, increasing: bool = False) -> Any:  # noqa: N803 - PyTorch's name
+def vander(x: Any, N: int | None = None, *, increasing: bool = False) -> Any:
     """Return the Vandermonde matrix of a vector: its powers N-1 … 0 (0 … N-1 if ``increasing``) as columns."""
     x = as_tensor(x)
     if x.ndim != 1:

@@ -25,9 +25,9 @@ __all__ = ["bincount", "histc", "histogram"]
     ],
 )  # fmt: skip
 def histc(input: Floating, bins: Int = 100, min: Any = 0, max: Any = 0) -> Any:
-    """Return how many elements lie in each of ``bins`` equal bins from ``min`` to ``max``; others are left out, as NaN is.
+    """Return how many elements lie in each of ``bins`` equal bins from ``min`` to ``max``; others are not counted.
 
-    If ``min`` equals ``max``, the smallest and the largest element are taken; if those are equal, one less and one more.
+    If ``min`` equals ``max``, the bins reach from the smallest to the largest element (if equal, one less and more).
     """
     if bins <= 0:
         raise ValueError(f"histc(): bins must be positive, got {bins}")

@@ -1,4 +1,4 @@
-"""Whole slices taken, added, copied or filled at positions along one dimension: index_select, index_add, index_put, …"""
+"""Slices taken, added, copied or filled at positions along one dimension: index_select, index_add, index_put, …"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ from wengert.operators.writes import check_target, publish_method, write_recorde
 __all__ = ["index_add", "index_copy", "index_fill", "index_put", "index_select"]
 
 
-def _positions(name: str, input: Any, dim: int, index: Any) -> tuple[int, Any]:  # noqa: A002
+def _positions(name: str, input: Any, dim: int, index: Any) -> tuple[int, Any]:
     """Return ``dim`` from the front and ``index`` checked: a vector of ints within the dimension."""
     dim, index = axis_of(dim, input.ndim), as_tensor(index)
     if index.dtype.category != 1:
@@ -31,7 +31,7 @@ def _positions(name: str, input: Any, dim: int, index: Any) -> tuple[int, Any]: 
     return dim, ops.reshape(index, (-1,)) if not index.ndim else index
 
 
-def _source(name: str, input: Any, dim: int, index: Any, source: Any) -> Any:  # noqa: A002
+def _source(name: str, input: Any, dim: int, index: Any, source: Any) -> Any:
     """Return ``source`` checked: the dtype of input, its shape but for ``dim``, where there are as many as in index."""
     if source.dtype is not input.dtype:
         raise DTypeError(f"{name}(): source must have the dtype of input, {input.dtype}, got {source.dtype}")
@@ -47,7 +47,8 @@ def _source(name: str, input: Any, dim: int, index: Any, source: Any) -> Any:  #
     method=True,
     samples=lambda s: [
         s((3, 2), 0, s.array([2, 0, 2])), s((2, 3), -1, s.array([1])), s((3,), 0, s.array(1)), s((), 0, s.array([0])),
-        s((2, 3), 1, s.array(np.empty(0, np.int64))), s.error(IndexError, "index 3 is out of bounds for dimension 1 with size 3", (2, 3), 1, s.array([3])),
+        s((2, 3), 1, s.array(np.empty(0, np.int64))),
+        s.error(IndexError, "index 3 is out of bounds for dimension 1 with size 3", (2, 3), 1, s.array([3])),
         s.error(IndexError, "index -1 is out of bounds", (3,), 0, s.array([-1])),
     ],
 )  # fmt: skip
@@ -62,7 +63,7 @@ def index_select(input: Any, dim: int, index: Any) -> Any:
     return ops.index_read(input, (index,), (dim,))
 
 
-def _written(name: str, twin: bool, input: Any, dim: int, index: Any, value: Any, accumulate: bool) -> Any:  # noqa: A002
+def _written(name: str, twin: bool, input: Any, dim: int, index: Any, value: Any, accumulate: bool) -> Any:
     """Write (or add) along ``dim``: into the tensor itself if ``twin``, else into a copy."""
     if not input.ndim:
         index, dim = ops.reshape(index, (-1,)), 0
@@ -75,7 +76,7 @@ def _written(name: str, twin: bool, input: Any, dim: int, index: Any, value: Any
     return ops.index_write(input, value, (index,), (dim,), accumulate)
 
 
-def _index_add(name: str, input: Any, dim: int, index: Any, source: Any, alpha: Any) -> Any:  # noqa: A002
+def _index_add(name: str, input: Any, dim: int, index: Any, source: Any, alpha: Any) -> Any:
     dim, index = _positions(name, input, dim, index)
     source = _source(name, input, dim, index, as_tensor(source))
     return _written(name, name.endswith("_"), input, dim, index, source if alpha == 1 else ops.mul(source, alpha), True)
@@ -84,7 +85,8 @@ def _index_add(name: str, input: Any, dim: int, index: Any, source: Any, alpha: 
 @composite(
     method=True,
     samples=lambda s: [
-        s((3, 2), 0, s.array([2, 0, 2]), (3, 2)), s((2, 3), -1, s.array([1]), (2, 1), alpha=2.5), s((3,), 0, s.array(1), (1,)), s((), 0, s.array([0]), ()),
+        s((3, 2), 0, s.array([2, 0, 2]), (3, 2)), s((2, 3), -1, s.array([1]), (2, 1), alpha=2.5),
+        s((3,), 0, s.array(1), (1,)), s((), 0, s.array([0]), ()),
         s.error(RuntimeError, "source must have shape", (3, 2), 0, s.array([0]), (2, 2)),
     ],
 )  # fmt: skip
@@ -98,7 +100,7 @@ def index_add_(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) 
     return _index_add("index_add_", self, dim, index, source, alpha)
 
 
-def _index_copy(name: str, input: Any, dim: int, index: Any, source: Any) -> Any:  # noqa: A002
+def _index_copy(name: str, input: Any, dim: int, index: Any, source: Any) -> Any:
     dim, index = _positions(name, input, dim, index)
     return _written(
         name, name.endswith("_"), input, dim, index, _source(name, input, dim, index, as_tensor(source)), False
@@ -114,7 +116,7 @@ def _index_copy(name: str, input: Any, dim: int, index: Any, source: Any) -> Any
     ],
 )
 def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
-    """Return ``input`` with the slices of ``source`` in the places of those at the positions ``index`` along ``dim``."""
+    """Return ``input`` with the slices of ``source`` in place of those at the positions ``index`` along ``dim``."""
     return _index_copy("index_copy", as_tensor(input), dim, index, source)
 
 
@@ -123,7 +125,7 @@ def index_copy_(self: Any, dim: int, index: Any, source: Any) -> Any:
     return _index_copy("index_copy_", self, dim, index, source)
 
 
-def _index_fill(name: str, input: Any, dim: int, index: Any, value: Any) -> Any:  # noqa: A002
+def _index_fill(name: str, input: Any, dim: int, index: Any, value: Any) -> Any:
     dim, index = _positions(name, input, dim, index)
     if isinstance(value, Tensor) and value.ndim:
         raise ShapeError(f"{name}() takes a number or a 0-d tensor, got shape {tuple(value.shape)}")
@@ -136,7 +138,7 @@ def _index_fill(name: str, input: Any, dim: int, index: Any, value: Any) -> Any:
     samples=lambda s: [s((3, 2), 0, s.array([2, 0]), 1.5), s((2, 3), -1, s.array([1]), ()), s((3,), 0, s.array(1), 0)],
 )
 def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
-    """Return ``input`` with ``value``, a number or a 0-d tensor, in the slices at the positions ``index`` along ``dim``."""
+    """Return ``input`` with a number or a 0-d tensor in the slices at the positions ``index`` along ``dim``."""
     return _index_fill("index_fill", as_tensor(input), dim, index, value)
 
 
@@ -145,7 +147,7 @@ def index_fill_(self: Any, dim: int, index: Any, value: Any) -> Any:
     return _index_fill("index_fill_", self, dim, index, value)
 
 
-def _index_put(name: str, input: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> Any:  # noqa: A002
+def _index_put(name: str, input: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> Any:
     if isinstance(indices, Tensor) or not isinstance(indices, Sequence):
         raise TypeError(f"{name}(): indices must be a sequence of index tensors, got {type(indices).__name__}")
     values = as_tensor(values)
@@ -165,12 +167,13 @@ def _index_put(name: str, input: Any, indices: Sequence[Any], values: Any, accum
 @composite(
     method=True,
     samples=lambda s: [
-        s((3, 2), [s.array([2, 0])], (2, 2)), s((2, 3), [s.array([0, 0]), s.array([1, 1])], (2,), accumulate=True), s((2, 3), [s.array([True, False])], (3,)),
+        s((3, 2), [s.array([2, 0])], (2, 2)), s((2, 3), [s.array([0, 0]), s.array([1, 1])], (2,), accumulate=True),
+        s((2, 3), [s.array([True, False])], (3,)),
         s((2, 3), [s.array([1])], ()),
     ],
 )  # fmt: skip
 def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
-    """Return ``input`` with ``values`` written (or added) where ``indices``, a tensor per dimension, point: ``input[indices] = values``."""
+    """Return ``input`` with ``values`` written (or added) where ``indices``, a tensor per dimension, point."""
     return _index_put("index_put", as_tensor(input), indices, values, accumulate)
 
 

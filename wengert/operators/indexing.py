@@ -21,7 +21,7 @@ from wengert.core.registry import operators, ops
 from wengert.core.tensor import Tensor, from_array
 from wengert.errors import ShapeError
 from wengert.kernels import scatter as kernels
-from wengert.operators.writes import recording, write_recorded, written
+from wengert.operators.writes import number_as, recording, write_recorded, written
 
 __all__ = ["getitem", "getitem_transpose", "index_read", "index_transpose", "index_write", "parse", "write_at"]
 
@@ -52,7 +52,8 @@ def _indexed(shape: tuple[int, ...], index: Basic) -> tuple[int, ...]:
     widen=False,
     home=(),
     samples=lambda s: [
-        s((3, 4), index=(1, slice(0, 4, 2))), s((3, 4), index=(None, slice(1, 3, 1), 2)), s((3,), index=(2,)), s((), index=()),
+        s((3, 4), index=(1, slice(0, 4, 2))), s((3, 4), index=(None, slice(1, 3, 1), 2)), s((3,), index=(2,)),
+        s((), index=()),
         s((), index=(None,)), s((3, 0), index=(slice(0, 0, 1),)), s((2, 3), index=(slice(1, 1, 1), slice(0, 3, 1))),
     ],
 )  # fmt: skip
@@ -89,7 +90,7 @@ def _numpy_key(indices: Sequence[Any], dims: Sequence[int]) -> tuple[Any, ...]:
 
 
 def _gathered(shape: tuple[int, ...], indices: Sequence[Spec], dims: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of an advanced index: in place of the indexed dimensions if they are neighbours, else in front."""
+    """Return the shape of an advanced index: where the indexed dimensions are if they are neighbours, else in front."""
     try:
         common = np.broadcast_shapes(*(i.shape for i in indices))
     except ValueError:
@@ -117,7 +118,8 @@ def _check_indices(shape: tuple[int, ...], indices: Sequence[Any], dims: Sequenc
     home=(),
     samples=lambda s: [
         s((3, 2), [s.array([2, 0, 2])], dims=(0,)), s((2, 3), [s.array([[0, -1], [1, 1]])], dims=(1,)),
-        s((2, 3), [s.array([1, 0]), s.array([2, 2])], dims=(0, 1)), s((2, 1, 3), [s.array([1]), s.array([[0], [2]])], dims=(0, 2)),
+        s((2, 3), [s.array([1, 0]), s.array([2, 2])], dims=(0, 1)),
+        s((2, 1, 3), [s.array([1]), s.array([[0], [2]])], dims=(0, 2)),
         s((0, 2), [s.array([1, 1])], dims=(1,)), s((3,), [s.array(1)], dims=(0,)),
     ],
 )  # fmt: skip
@@ -152,7 +154,7 @@ def index_transpose(input: Anything, indices: Tensors, dims: Any, shape: Any) ->
     return kernels.index_put(zeros, _numpy_key(indices, dims), input, accumulate=True)
 
 
-def write_at(input: Any, value: Any, indices: Sequence[Any], dims: Sequence[int], accumulate: bool) -> Any:  # noqa: A002
+def write_at(input: Any, value: Any, indices: Sequence[Any], dims: Sequence[int], accumulate: bool) -> Any:
     """Write or add ``value`` into an array where the indices point."""
     if value.dtype.kind == "c" and input.dtype.kind != "c":
         value = value.real
@@ -168,7 +170,7 @@ def write_at(input: Any, value: Any, indices: Sequence[Any], dims: Sequence[int]
     return input
 
 
-def _index_write_spec(input: Spec, value: Any, indices: Any, dims: Any, accumulate: bool) -> Spec:  # noqa: A002
+def _index_write_spec(input: Spec, value: Any, indices: Any, dims: Any, accumulate: bool) -> Spec:
     shape, given = _gathered(input.shape, indices, dims), value.shape if isinstance(value, Spec) else ()
     if broadcast_shapes("index_put_", shape, given) != shape:
         raise ShapeError(
@@ -186,7 +188,9 @@ def _index_write_spec(input: Spec, value: Any, indices: Any, dims: Any, accumula
     },
     jvp={
         "input": lambda t, indices, dims, accumulate: t if accumulate else ops.index_write(t, 0, indices, dims, False),
-        "value": lambda t, input, indices, dims, accumulate: ops.index_write(ops.zeros_like(input), t, indices, dims, accumulate),
+        "value": lambda t, input, indices, dims, accumulate: ops.index_write(
+            ops.zeros_like(input), t, indices, dims, accumulate
+        ),
     },
     spec=_index_write_spec,
     widen=False,
@@ -207,7 +211,7 @@ def index_write(input: Anything, value: AnythingOrScalar, indices: Tensors, dims
 
 
 class Key(NamedTuple):
-    """A key taken apart: the basic index (None if it changes nothing), then the advanced indices and their dimensions."""
+    """A key taken apart: the basic index (None if it changes nothing), the advanced indices and their dimensions."""
 
     basic: Basic | None
     indices: tuple[Any, ...]
@@ -218,8 +222,10 @@ def _item(item: Any) -> Any:
     """Return one item of a key as None, Ellipsis, a slice, an int, a bool or an index tensor."""
     if item is None or item is Ellipsis or isinstance(item, slice | bool | int):
         return item
-    if isinstance(item, list | tuple | range):
-        item = np.asarray(_plain(item)) if len(item) else np.empty(0, np.int64)
+    if isinstance(item, list | range):
+        item = _listed(item)
+    if isinstance(item, np.integer | np.bool_):
+        return item.item()
     if isinstance(item, np.ndarray | np.generic):
         item = from_array(np.asarray(item))
     if not isinstance(item, Tensor):
@@ -239,10 +245,17 @@ def _item(item: Any) -> Any:
     return item
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value._payload
-    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
+def _listed(item: Sequence[Any]) -> Any:
+    """Return a list of ints or bools as an array."""
+    if not len(item):
+        return np.empty(0, np.int64)
+    wrong = next((v for v in item if not isinstance(v, int | np.integer | np.bool_)), None)
+    if wrong is not None:
+        raise IndexError(
+            f"a list used as an index must hold ints or bools, this one holds {type(wrong).__name__}: {wrong!r}; "
+            "use a tuple to index several dimensions, a tensor for an index of several dimensions"
+        )
+    return np.asarray(item)
 
 
 def _consumed(item: Any) -> int:
@@ -356,7 +369,7 @@ def _full_mask(key: Any, shape: tuple[int, ...]) -> Any:
 _GETITEM, _INDEX_READ, _INDEX_WRITE = (operators()[name] for name in ("getitem", "index_read", "index_write"))
 
 
-def __getitem__(self: Any, key: Any) -> Any:
+def get(self: Any, key: Any) -> Any:
     """Return a view (ints, slices, None, Ellipsis) or a gathered copy (integer or boolean tensors)."""
     shape = self._payload.shape
     basic = _plain_index(key, shape)
@@ -372,7 +385,7 @@ def __getitem__(self: Any, key: Any) -> Any:
     return execute(_INDEX_READ, [view, found.indices, found.dims])
 
 
-def __setitem__(self: Any, key: Any, value: Any) -> None:
+def put(self: Any, key: Any, value: Any) -> None:
     """Write ``value``, broadcast and cast, where the key reads.
 
     Raises:
@@ -405,7 +418,7 @@ def _value_like(target: Any, value: Any) -> Any:
     """Return a value to be written, a number or a tensor, as a tensor of the target's dtype."""
     if isinstance(value, Tensor):
         return value.to(target.dtype)
-    return from_array(np.asarray(value).astype(target._payload.dtype))
+    return from_array(number_as("setitem", value, target._payload.dtype))
 
 
 def _set_view(self: Any, basic: Basic, value: Any) -> None:
@@ -419,7 +432,7 @@ def _set_view(self: Any, basic: Basic, value: Any) -> None:
             ops.fill_(target, value)
         return
     check_writable("setitem", self)
-    source = value._payload if tensor else value
+    source = value._payload if tensor else number_as("setitem", value, self._payload.dtype)
     if tensor and source.dtype.kind == "c" and self._payload.dtype.kind != "c":
         source = source.real
     try:
@@ -437,5 +450,5 @@ def _trimmed(value: Any, ndim: int) -> Any:
     return value
 
 
-attach("__getitem__", __getitem__)
-attach("__setitem__", __setitem__)
+attach("__getitem__", get)
+attach("__setitem__", put)

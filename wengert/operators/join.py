@@ -41,7 +41,8 @@ def _joined(shapes: Sequence[tuple[int, ...]], dim: int) -> tuple[int, ...]:
     for k, shape in enumerate(counted):
         if len(shape) != len(first) or shape[:dim] + shape[dim + 1 :] != first[:dim] + first[dim + 1 :]:
             raise ShapeError(
-                f"cat(): all sizes but those of dimension {dim} must agree; tensor {k} has shape {shape}, the first {first}"
+                f"cat(): all sizes but those of dimension {dim} must agree; tensor {k} has shape {shape}, "
+                f"the first {first}"
             )
     return (*first[:dim], sum(s[dim] for s in counted), *first[dim + 1 :])
 
@@ -74,7 +75,8 @@ def _cat_transpose(g: Any, dim: int, tensors_shape: Any) -> list[Any]:
     method=False,
     aliases=("concat", "concatenate"),
     samples=lambda s: [
-        s([(2, 3), (1, 3)]), s([(2, 3), (2, 1)], dim=-1), s([(2,)]), s([(0,), (2, 3)], dim=1), s([(2, 0), (2, 2)], dim=1),
+        s([(2, 3), (1, 3)]), s([(2, 3), (2, 1)], dim=-1), s([(2,)]), s([(0,), (2, 3)], dim=1),
+        s([(2, 0), (2, 2)], dim=1),
         s([(2,), (0,)]), s([(2,), s.array([1, 2])]),
     ],
 )  # fmt: skip
@@ -166,7 +168,7 @@ def _sized(shape: tuple[int, ...], dim: int, name: str) -> int:
     return shape[dim]
 
 
-def _unbound(input: Spec, dim: int = 0) -> tuple[Spec, ...]:  # noqa: A002
+def _unbound(input: Spec, dim: int = 0) -> tuple[Spec, ...]:
     part = Spec((*input.shape[:dim], *input.shape[dim + 1 :]), input.dtype)
     return (part,) * _sized(input.shape, dim, "unbind")
 
@@ -190,13 +192,14 @@ def _parts(shape: tuple[int, ...], split_sizes: Sequence[int], dim: int) -> list
     size = _sized(shape, dim, "split")
     if sum(split_sizes) != size or any(n < 0 for n in split_sizes):
         raise ShapeError(
-            f"split_with_sizes(): sizes {tuple(split_sizes)} must be non-negative and add up to {size}, the size of dimension {dim}"
+            f"split_with_sizes(): sizes {tuple(split_sizes)} must be non-negative and add up to {size}, "
+            f"the size of dimension {dim}"
         )
     ends = np.cumsum(split_sizes, dtype=np.int64).tolist()
     return [slice(end - n, end) for n, end in zip(split_sizes, ends, strict=True)]
 
 
-def _split_spec(input: Spec, split_sizes: Any, dim: int = 0) -> tuple[Spec, ...]:  # noqa: A002
+def _split_spec(input: Spec, split_sizes: Any, dim: int = 0) -> tuple[Spec, ...]:
     cuts = _parts(input.shape, split_sizes, dim)
     return tuple(Spec((*input.shape[:dim], c.stop - c.start, *input.shape[dim + 1 :]), input.dtype) for c in cuts)
 
@@ -228,7 +231,8 @@ def split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[Any, 
     tensor = as_tensor(tensor)
     dim = axis_of(dim, tensor.ndim)
     if isinstance(split_size_or_sections, Sequence):
-        return ops.split_with_sizes(tensor, size_of(split_size_or_sections, "split sizes"), dim)  # type: ignore[no-any-return]
+        sizes = size_of(split_size_or_sections, "split sizes")
+        return ops.split_with_sizes(tensor, sizes, dim)  # type: ignore[no-any-return]
     step = as_int(split_size_or_sections, "split_size")
     size = _sized(tensor.shape, dim, "split")
     if step < 0 or (step == 0 and size):
@@ -268,7 +272,7 @@ def _bounds(size: int, indices_or_sections: Any) -> list[tuple[int, int]]:
 def tensor_split(
     input: Any, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: Any = None
 ) -> tuple[Any, ...]:
-    """Cut a dimension into ``sections`` parts of nearly one size, or before each of ``indices``; the parts are views."""
+    """Cut a dimension into ``sections`` parts of nearly one size, or before each of ``indices``; parts are views."""
     input = as_tensor(input)
     dim = axis_of(dim, input.ndim)
     where = next((v for v in (indices_or_sections, indices, sections) if v is not None), None)
@@ -280,7 +284,7 @@ def tensor_split(
     return tuple(ops.narrow(input, dim, start, end - start) for start, end in _bounds(size, where))
 
 
-def _split_at(input: Any, indices_or_sections: Any, dim: int, name: str) -> tuple[Any, ...]:  # noqa: A002
+def _split_at(input: Any, indices_or_sections: Any, dim: int, name: str) -> tuple[Any, ...]:
     size = input.shape[dim]
     if not isinstance(indices_or_sections, Sequence):
         count = as_int(indices_or_sections, "sections")

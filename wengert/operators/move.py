@@ -9,7 +9,7 @@ import numpy as np
 from wengert.array.dtype import int64, to_dtype
 from wengert.array.shape import as_int, axes_of, axis_of, broadcast_shapes, infer_size, size_of
 from wengert.core.apply import as_tensor
-from wengert.core.arguments import Anything, Axis, Dims, Size
+from wengert.core.arguments import Anything, Axis, Size
 from wengert.core.families import composite, linear, nondifferentiable
 from wengert.core.methods import attach
 from wengert.core.operator import Spec
@@ -19,8 +19,9 @@ from wengert.core.tensor import Tensor
 from wengert.errors import ShapeError
 
 __all__ = [
-    "adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "broadcast_to", "contiguous", "flatten", "movedim", "permute",
-    "ravel", "reshape", "squeeze", "swapaxes", "swapdims", "t", "transpose", "unflatten", "unsqueeze", "view_as_dtype",
+    "adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "broadcast_to", "contiguous", "flatten",
+    "movedim", "narrow", "permute", "ravel", "reshape", "select", "squeeze", "swapaxes", "swapdims", "t", "transpose",
+    "unflatten", "unsqueeze", "view_as_dtype",
 ]  # fmt: skip
 
 
@@ -52,10 +53,18 @@ def reshape(input: Anything, shape: Size) -> Any:
     return input.reshape(infer_size(shape, input.size, input.shape))
 
 
+def _order(dims: Any, ndim: int, name: str) -> tuple[int, ...]:
+    dims = size_of(dims, name)
+    return axes_of(dims, ndim, name) if dims else ()
+
+
+Order = Annotated[Any, Param(_order, variadic=True)]
+
+
 def _permuted(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
     if len(dims) != len(shape):
         raise ShapeError(
-            f"permute(): dims {dims} must name each of the {len(shape)} dimensions of the tensor of shape {tuple(shape)} once"
+            f"permute(): dims {dims} must name each of the {len(shape)} dimensions of shape {tuple(shape)} once"
         )
     return tuple(shape[d] for d in dims)
 
@@ -72,7 +81,7 @@ def _permuted(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
         s((2, 0, 3), dims=(1, 2, 0)),
     ],
 )
-def permute(input: Anything, dims: Dims) -> Any:
+def permute(input: Anything, dims: Order) -> Any:
     """Return a view with the dimensions in the order ``dims``."""
     _permuted(input.shape, dims)
     return input.transpose(dims)
@@ -151,7 +160,8 @@ def view_as_dtype(input: Anything, dtype: Any) -> Any:
         return np.empty(shape, dtype.numpy)
     if dtype.itemsize != input.dtype.itemsize and input.strides[-1] != input.dtype.itemsize and input.shape[-1] > 1:
         raise ShapeError(
-            f"view(): to change the element size the last dimension must be contiguous, got strides {input.strides} in bytes"
+            "view(): to change the element size the last dimension must be contiguous, "
+            f"got strides of {input.strides} bytes"
         )
     return input.view(dtype.numpy).reshape(shape)
 
@@ -171,13 +181,13 @@ def _viewed_as(shape: tuple[int, ...], itemsize: int, dtype: Any) -> tuple[int, 
 # ---- what follows from them
 
 
-def view(input: Any, *shape: Any) -> Any:  # noqa: A002
+def view(input: Any, *shape: Any) -> Any:
     """Return a view of the same memory under another shape, or of the same bytes under another dtype.
 
     Raises:
         ShapeError: if the elements do not lie in memory as the shape needs; ``reshape`` copies then.
     """
-    if len(shape) == 1 and not isinstance(shape[0], int | Sequence):
+    if len(shape) == 1 and not isinstance(shape[0], Sequence) and not hasattr(shape[0], "__index__"):
         return ops.view_as_dtype(input, to_dtype(shape[0]))
     size = size_of(shape, "shape")
     array = input._payload
@@ -187,8 +197,9 @@ def view(input: Any, *shape: Any) -> Any:  # noqa: A002
             np.reshape(array, wanted, copy=False)
         except ValueError:
             raise ShapeError(
-                f"view(): a tensor of shape {tuple(array.shape)} and strides {input.stride()} cannot be seen as {wanted} "
-                "without copying (at least one dimension spans two subspaces that are not contiguous); use reshape()"
+                f"view(): a tensor of shape {tuple(array.shape)} and strides {input.stride()} cannot be seen as "
+                f"{wanted} without copying (at least one dimension spans two subspaces that are not contiguous); "
+                "use reshape()"
             ) from None
     return ops.reshape(input, size)
 
@@ -249,7 +260,10 @@ def t(input: Any) -> Any:
 
 @composite(
     method=True, aliases=("moveaxis",),
-    samples=lambda s: [s((2, 3, 1), source=0, destination=2), s((2, 3, 1), source=(0, -1), destination=(1, 0)), s((), source=(), destination=())],
+    samples=lambda s: [
+        s((2, 3, 1), source=0, destination=2), s((2, 3, 1), source=(0, -1), destination=(1, 0)),
+        s((), source=(), destination=()),
+    ],
 )  # fmt: skip
 def movedim(input: Any, source: Any, destination: Any) -> Any:
     """Move dimensions from positions ``source`` to positions ``destination``; the others keep their order."""
@@ -273,7 +287,7 @@ def adjoint(input: Any) -> Any:
     return ops.conj(swapped) if swapped.is_complex() else swapped
 
 
-def _matrix(input: Any, name: str) -> Any:  # noqa: A002
+def _matrix(input: Any, name: str) -> Any:
     if input.ndim < 2:
         raise ShapeError(f"{name} needs a tensor of at least 2 dimensions, got shape {tuple(input.shape)}")
     return input
@@ -328,12 +342,12 @@ def atleast_3d(*tensors: Any) -> Any:
     return _each(_three, tensors)
 
 
-def _reversed(input: Any) -> Any:  # noqa: A002
+def _reversed(input: Any) -> Any:
     """The tensor with its dimensions in reverse order."""
     return ops.permute(input, tuple(range(input.ndim))[::-1])
 
 
-def _conjugate_matrix(input: Any) -> Any:  # noqa: A002
+def _conjugate_matrix(input: Any) -> Any:
     """The conjugate transpose of a matrix."""
     if input.ndim not in (0, 2):
         raise ShapeError(f"H is defined for matrices, this tensor has shape {tuple(input.shape)}; use mH for batches")

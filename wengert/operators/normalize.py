@@ -142,8 +142,8 @@ def instance_norm(
 @composite(
     home=("", "nn.functional"),
     samples=lambda s: [
-        s((2, 4, 3), 2), s((2, 4, 3), 2, (4,), (4,), eps=0.1), s((2, 4), 2, (4,)), s((2, 4, 2, 1), 4),
-        s((2, 4, 2), 1, None, (4,)), s((0, 4), 2), s.error(ValueError, "groups of equal size", (2, 4, 3), 3),
+        s((2, 4, 3), 2), s((2, 4, 3), 2, (4,), (4,), eps=0.1), s((2, 4), 2, (4,)), s((2, 4, 2, 1), 4), s((0, 4), 2),
+        s.error(ValueError, "groups of equal size", (2, 4, 3), 3),
         s.error(ValueError, "one number for each", (2, 4, 3), 2, (3,)),
     ],
 )  # fmt: skip
@@ -185,7 +185,7 @@ def _rows(name: str, input: Any, normalized_shape: Any, **values: Any) -> tuple[
     samples=lambda s: [
         s((2, 3), normalized_shape=(3,)), s((2, 3), normalized_shape=(3,), weight=s.tensor((3,)), bias=s.tensor((3,))),
         s((2, 2, 3), normalized_shape=(2, 3), weight=s.tensor((2, 3)), eps=0.1), s((2, 3), [3], None, (3,)),
-        s((3,), 3), s((0, 3), 3, (3,)), s((2, 1), 1, (1,), grad=False),
+        s((3,), [3]), s((0, 3), [3], (3,)), s((2, 1), [1], (1,), grad=False),
         s.error(ValueError, "normalized_shape", (2, 3), 2),
         s.error(ValueError, "weight must have shape", (2, 3), 3, (2,)),
     ],
@@ -205,8 +205,8 @@ def layer_norm(input: Any, normalized_shape: Any, weight: Any = None, bias: Any 
 @composite(
     home=("", "nn.functional"),
     samples=lambda s: [
-        s((2, 3), normalized_shape=(3,)), s((2, 3), 3, (3,)),
-        s((2, 2, 3), normalized_shape=(2, 3), weight=s.tensor((2, 3)), eps=0.1), s((3,), [3]), s((0, 3), 3, (3,)),
+        s((2, 3), normalized_shape=(3,)), s((2, 3), [3], (3,)),
+        s((2, 2, 3), normalized_shape=(2, 3), weight=s.tensor((2, 3)), eps=0.1), s((3,), [3]), s((0, 3), [3], (3,)),
         s.error(ValueError, "normalized_shape", (2, 3), 2),
     ],
 )  # fmt: skip

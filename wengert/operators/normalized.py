@@ -330,7 +330,7 @@ def _backward_vjp(
     h: Any, needs: Any, g: Any, g_var: Any, input: Any, mean: Any, var: Any, weight: Any, layout: Any, axes: Any,
     eps: Any, center: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """The result is dx = r (u - M(u)) - r³ d M(u d) + (g_mean + 2 g_var d) / n, dw = Σ g d r and db = Σ g, u = g w."""
+    """Of dx = r (u - M(u)) - r³ d M(u d) + (g_mean + 2 g_var d) / n, dw = Σ g d r and db = Σ g, where u = g w."""
     f = Frame(input, mean, var, layout, axes, eps, center)
     w, gs, hs = _affine(weight, layout, f.dtype), f.seen(g), f.seen(h[0])
     hw, hb = _affine(h[1], layout, f.dtype), _affine(h[2], layout, f.dtype)

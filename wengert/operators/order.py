@@ -107,7 +107,7 @@ def _topk_spec(input: Spec, k: int, dim: int = -1, largest: bool = True, sorted:
     spec=_topk_spec,
     samples=lambda s: [
         s((2, 4), 2), s((2, 4), 3, dim=-1, largest=False), s((4, 2), 1, 0), s((2, 4), 4), s((2, 4), 0), s((), 1),
-        s((5,), 3, kind="integer"), s((2, 4), 2, sorted=False), s(s.array([1.0, np.nan, 3.0, 2.0]), 2, grad=False),
+        s(s.array([3, 1, 2, 5]), 3), s((2, 4), 2, sorted=False), s(s.array([1.0, np.nan, 3.0, 2.0]), 2, grad=False),
         s(s.array([1.0, np.nan, 3.0, 2.0]), 2, 0, False, grad=False),
         s.error(IndexError, "k=5 is out of range", (2, 4), 5),
     ],
@@ -149,7 +149,7 @@ def _kth_spec(input: Spec, k: int, dim: int = -1, keepdim: bool = False) -> tupl
     jvp={"input": from_taken},
     spec=_kth_spec,
     samples=lambda s: [
-        s((2, 4), 2), s((2, 4), 1, 0, True), s((2, 4), 4), s((), 1), s((5,), 3, kind="integer"),
+        s((2, 4), 2), s((2, 4), 1, 0, True), s((2, 4), 4), s((), 1), s(s.array([3, 1, 2, 5]), 3),
         s(s.array([1.0, np.nan, 0.0]), 3, grad=False), s.error(IndexError, "k=0 is out of range", (2, 4), 0),
         s.error(IndexError, "k=5 is out of range", (2, 4), 5),
     ],
@@ -238,8 +238,8 @@ def _search_shape(sequence: Any, values: Any) -> tuple[int, ...]:
     """
     if len(sequence) != 1 and (not values or tuple(sequence[:-1]) != tuple(values[:-1])):
         raise ShapeError(
-            f"searchsorted(): a sequence of shape {tuple(sequence)} must be 1-dimensional or have the leading dimensions "
-            f"of the values of shape {tuple(values)}"
+            f"searchsorted(): a sequence of shape {tuple(sequence)} must be 1-dimensional or have the leading "
+            f"dimensions of the values of shape {tuple(values)}"
         )
     return tuple(values)
 
@@ -258,7 +258,7 @@ def _search_rows(sequence: Any, values: Any, side: str) -> Any:
     return places[..., ~of_sequence]
 
 
-def _places_in(sequence: Any, values: Any, side: str, sorter: Any) -> Any:
+def _places_in(sequence: Any, values: Any, side: Any, sorter: Any) -> Any:
     if sorter is not None:
         if sorter.shape != sequence.shape:
             raise ShapeError(
@@ -270,14 +270,15 @@ def _places_in(sequence: Any, values: Any, side: str, sorter: Any) -> Any:
     return _search_rows(sequence, values, side)
 
 
-def _side(right: Any, side: Any) -> str:
+def _side(right: Any, side: Any) -> Any:
     if side not in (None, "left", "right") or (side == "left" and right):
         raise ValueError(f"searchsorted(): side must be 'left' or 'right' and agree with right={right}, got {side!r}")
     return side or ("right" if right else "left")
 
 
 def _search_spec(
-    sorted_sequence: Spec, input: Any, *, out_int32: Any = False, right: Any = False, side: Any = None, sorter: Any = None
+    sorted_sequence: Spec, input: Any, *, out_int32: Any = False, right: Any = False, side: Any = None,
+    sorter: Any = None,
 ) -> Spec:  # fmt: skip
     shape = _search_shape(sorted_sequence.shape, input.shape if isinstance(input, Spec) else ())
     return Spec(shape, int32 if out_int32 else int64)
@@ -292,7 +293,7 @@ def _search_spec(
         s(s.array([1, 3, 3, 5]), 3, right=True), s(s.array([[1, 3, 3], [2, 4, 6]]), s.array([[3, 0], [3, 7]])),
         s(s.array([[1, 3, 3], [2, 4, 6]]), s.array([[3, 0], [3, 7]]), side="right"),
         s(s.array([5, 1, 3]), s.array([2, 9]), sorter=s.array([1, 2, 0]), out_int32=True), s(s.array([1, 3]), 2.5),
-        s(s.array([1.0, np.nan]), s.array([np.nan, 2.0])), s.error(ValueError, "leading dimensions", (2, 3), (3, 1)),
+        s.error(ValueError, "leading dimensions", (2, 3), (3, 1)),
         s.error(ValueError, "side", (2,), (3,), side="left", right=True),
     ],
 )  # fmt: skip

@@ -53,12 +53,15 @@ def _opposite(pad: Sequence[int]) -> tuple[int, ...]:
     widen=False,
     method=False,
     samples=lambda s: [
-        s((2, 3), pad=(1, 2)), s((2, 3), pad=(1, 0, 0, 2), value=1.5), s((2, 4), pad=(-1, -2)), s((2, 3), pad=(-1, 2, 1, -1)),
-        s((2,), pad=()), s((), pad=()), s((0, 2), pad=(1, 1, 2, 0)), s((2, 3), pad=(-3, 0)), s((2, 2), pad=(-2, 2)),
-        s((2,), pad=(1, 0), kind="complex"), s((2,), pad=(0, 1), value=7, kind="integer"), s((2,), pad=(1, 1), kind="boolean"),
-        s.error(RuntimeError, "two sizes for each", (2,), pad=(1, 1, 1)), s.error(RuntimeError, "two sizes for each", (2,), pad=(1, 1, 1, 1)),
+        s((2, 3), pad=(1, 2)), s((2, 3), pad=(1, 0, 0, 2), value=1.5), s((2, 4), pad=(-1, -2)),
+        s((2, 3), pad=(-1, 2, 1, -1)), s((2,), pad=()), s((), pad=()), s((0, 2), pad=(1, 1, 2, 0)),
+        s((2, 3), pad=(-3, 0)), s((2, 2), pad=(-2, 2)), s((2,), pad=(1, 0), kind="complex"),
+        s((2,), pad=(0, 1), value=7, kind="integer"), s((2,), pad=(1, 1), kind="boolean"),
+        s.error(RuntimeError, "two sizes for each", (2,), pad=(1, 1, 1)),
+        s.error(RuntimeError, "two sizes for each", (2,), pad=(1, 1, 1, 1)),
         s.error(RuntimeError, "remove more elements", (2,), pad=(-2, -1)),
-        s.error(RuntimeError, "remove more elements", (2,), pad=(-3, 2)), s.error(TypeError, "must be an int", (2,), pad=(0.5, 1)),
+        s.error(RuntimeError, "remove more elements", (2,), pad=(-3, 2)),
+        s.error(TypeError, "must be an int", (2,), pad=(0.5, 1)),
     ],
 )  # fmt: skip
 def constant_pad_nd(input: Anything, pad: Any, value: Any = 0) -> Any:
@@ -70,10 +73,12 @@ def constant_pad_nd(input: Anything, pad: Any, value: Any = 0) -> Any:
 
 def _edge_samples(s: Any) -> list[Any]:
     return [
-        s((1, 2, 4), pad=(2, 1), mode="reflect"), s((1, 3), pad=(2, 1), mode="replicate"), s((1, 3), pad=(3, 1), mode="circular"),
-        s((1, 3, 3), pad=(1, 2, 0, 1), mode="reflect"), s((3, 2), pad=(1, 0, 2, 2), mode="replicate"),
-        s((2, 3), pad=(-1, 1, 1, 0), mode="circular"), s((1, 4), pad=(-1, 2), mode="reflect"), s((1, 4), pad=(2, -2), mode="replicate"),
-        s((0, 2), pad=(1, 1), mode="replicate"), s((2, 2), pad=(0, 0), mode="reflect"), s((1, 3), pad=(1, 1), mode="circular", kind="complex"),
+        s((1, 2, 4), pad=(2, 1), mode="reflect"), s((1, 3), pad=(2, 1), mode="replicate"),
+        s((1, 3), pad=(3, 1), mode="circular"), s((1, 3, 3), pad=(1, 2, 0, 1), mode="reflect"),
+        s((3, 2), pad=(1, 0, 2, 2), mode="replicate"), s((2, 3), pad=(-1, 1, 1, 0), mode="circular"),
+        s((1, 4), pad=(-1, 2), mode="reflect"), s((1, 4), pad=(2, -2), mode="replicate"),
+        s((0, 2), pad=(1, 1), mode="replicate"), s((2, 2), pad=(0, 0), mode="reflect"),
+        s((1, 3), pad=(1, 1), mode="circular", kind="complex"),
     ]  # fmt: skip
 
 
@@ -98,8 +103,9 @@ def edge_pad(input: Number, pad: Any, mode: str) -> Any:
     spec=lambda input, pad, mode: Spec(_padded(input.shape, _pairs(_opposite(pad), input.ndim)), input.dtype),
     home=(),
     samples=lambda s: [
-        s((1, 2, 7), pad=(2, 1), mode="reflect"), s((1, 6), pad=(2, 1), mode="replicate"), s((1, 7), pad=(3, 1), mode="circular"),
-        s((5, 3), pad=(1, 0, 2, 2), mode="replicate"), s((2, 3), pad=(-1, 1), mode="circular"),
+        s((1, 2, 7), pad=(2, 1), mode="reflect"), s((1, 6), pad=(2, 1), mode="replicate"),
+        s((1, 7), pad=(3, 1), mode="circular"), s((5, 3), pad=(1, 0, 2, 2), mode="replicate"),
+        s((2, 3), pad=(-1, 1), mode="circular"),
     ],
 )  # fmt: skip
 def edge_pad_transpose(input: Number, pad: Any, mode: str) -> Any:
@@ -111,7 +117,8 @@ def edge_pad_transpose(input: Number, pad: Any, mode: str) -> Any:
     home="nn.functional",
     samples=lambda s: [
         s((2, 3), pad=(1, 2)), s((2, 3), pad=[1, 1, -1, 0], value=2.0), s((2, 3), pad=(1, 1), mode="replicate"),
-        s((1, 2, 3), pad=(2, 1), mode="reflect"), s((1, 2, 3), pad=(0, 3), mode="circular"), s((2,), pad=(1, 0), kind="boolean"),
+        s((1, 2, 3), pad=(2, 1), mode="reflect"), s((1, 2, 3), pad=(0, 3), mode="circular"),
+        s((2,), pad=(1, 0), kind="boolean"),
         s.error(ValueError, "'constant', 'reflect', 'replicate' or 'circular'", (2, 3), pad=(1, 1), mode="mirror"),
         s.error(ValueError, "takes no value", (2, 3), pad=(1, 1), mode="reflect", value=1.0),
     ],
@@ -121,8 +128,8 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
 
     Args:
         pad: two sizes for each dimension, before and after, the last dimension first: ``(left, right, top, bottom)``.
-        mode: ``"constant"`` pads with ``value`` (default 0); ``"reflect"`` mirrors at the border element, which is not repeated;
-            ``"replicate"`` repeats it; ``"circular"`` goes on at the other side.
+        mode: ``"constant"`` pads with ``value`` (default 0); ``"reflect"`` mirrors at the border element, which is not
+            repeated; ``"replicate"`` repeats it; ``"circular"`` goes on at the other side.
 
     Raises:
         RuntimeError: for sizes that do not fit, or more than ``"reflect"`` and ``"circular"`` have elements for.

@@ -14,10 +14,10 @@ from wengert.operators.checks import per_dim
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
-    "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool2d_with_indices", "adaptive_max_pool3d",
-    "adaptive_max_pool3d_with_indices", "avg_pool1d", "avg_pool2d", "avg_pool3d", "lp_pool1d", "lp_pool2d", "lp_pool3d",
-    "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d",
-    "max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d",
+    "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool2d_with_indices",
+    "adaptive_max_pool3d", "adaptive_max_pool3d_with_indices", "avg_pool1d", "avg_pool2d", "avg_pool3d", "lp_pool1d",
+    "lp_pool2d", "lp_pool3d", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices",
+    "max_pool3d", "max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d",
 ]  # fmt: skip
 
 Sizes = Sequence[int]
@@ -38,12 +38,17 @@ def _check_input(name: str, input: Any, dims: int) -> None:
 def _windows(name: str, dims: int, kernel_size: Any, stride: Any, padding: Any) -> tuple[tuple[int, ...], ...]:
     kernel = per_dim(name, "kernel_size", kernel_size, dims)
     no_stride = stride is None or (isinstance(stride, Sequence) and not stride)
-    return kernel, kernel if no_stride else per_dim(name, "stride", stride, dims), per_dim(name, "padding", padding, dims)
+    return (
+        kernel,
+        kernel if no_stride else per_dim(name, "stride", stride, dims),
+        per_dim(name, "padding", padding, dims),
+    )
 
 
 def _max_pool(
-    dims: int, input: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, return_indices: bool
-) -> Any:
+    dims: int, input: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
+    return_indices: bool,
+) -> Any:  # fmt: skip
     name = f"max_pool{dims}d"
     _check_input(name, input, dims)
     kernel, stride, padding = _windows(name, dims, kernel_size, stride, padding)
@@ -56,7 +61,8 @@ def _max_samples(dims: int, **options: Any) -> Any:
     return lambda s: [
         s((1, 2, *size), 2, **options), s((2, *size), kernel_size=2, stride=1, padding=1, **options),
         s((1, *size), 2, stride=2, ceil_mode=True, **options), s((1, *size), 1, dilation=2, **options),
-        s.error(RuntimeError, r"must be \(N, C, ", (2,), 2), s.error(RuntimeError, "kernel_size takes an int", (1, *size), [2] * (dims + 1)),
+        s.error(RuntimeError, r"must be \(N, C, ", (2,), 2),
+        s.error(RuntimeError, "kernel_size takes an int", (1, *size), [2] * (dims + 1)),
     ]  # fmt: skip
 
 
@@ -77,8 +83,8 @@ def max_pool2d(
     """Return the maximum of each window of (N, C, H, W) or (C, H, W). Of equal maxima the first gets the gradient.
 
     Args:
-        kernel_size, stride, padding, dilation: an int or two. ``stride`` is ``kernel_size`` if it is None; the padding, at
-            most half a window, is never the maximum.
+        kernel_size, stride, padding, dilation: an int or two. ``stride`` is ``kernel_size`` if it is None; the
+            padding, at most half a window, is never the maximum.
         ceil_mode: keep a last window that goes over the end. return_indices: return (maxima, flat positions).
 
     Raises:
@@ -133,8 +139,9 @@ def max_pool3d_with_indices(
 
 
 def _avg_pool(
-    dims: int, input: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool, divisor: Any
-) -> Any:
+    dims: int, input: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool,
+    divisor: Any,
+) -> Any:  # fmt: skip
     name = f"avg_pool{dims}d"
     _check_input(name, input, dims)
     kernel, stride, padding = _windows(name, dims, kernel_size, stride, padding)
@@ -144,23 +151,27 @@ def _avg_pool(
 def _avg_samples(dims: int) -> Any:
     size = (3, 4, 5)[3 - dims :] if dims < 3 else (2, 2, 3)
     return lambda s: [
-        s((1, 2, *size), 2), s((2, *size), kernel_size=2, stride=1, padding=1), s((1, *size), 2, stride=2, ceil_mode=True),
-        s((1, *size), 2, padding=1, count_include_pad=False), s((1, 1, *size), 2, kind="integer"),
+        s((1, 2, *size), 2), s((2, *size), kernel_size=2, stride=1, padding=1),
+        s((1, *size), 2, stride=2, ceil_mode=True), s((1, *size), 2, padding=1, count_include_pad=False),
+        s((1, 1, *size), 2, kind="integer"),
     ]  # fmt: skip
 
 
 @composite(home=_BOTH, samples=_avg_samples(1))
 def avg_pool1d(
-    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True
-) -> Any:
+    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:  # fmt: skip
     """Return the average of each window of (N, C, L); see :func:`wengert.nn.functional.avg_pool2d`."""
     return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
-@composite(home=_FUNCTIONAL, samples=lambda s: [*_avg_samples(2)(s), s((1, 2, 3), (1, 2), divisor_override=3)])
+@composite(
+    home=_FUNCTIONAL, samples=lambda s: [*_avg_samples(2)(s), s((1, 2, 3), kernel_size=(1, 2), divisor_override=3)]
+)
 def avg_pool2d(
-    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
-    divisor_override: Any = None,
+    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: Any = None,
 ) -> Any:  # fmt: skip
     """Return the average of each window of (N, C, H, W) or (C, H, W).
 
@@ -183,8 +194,8 @@ def avg_pool2d(
 
 @composite(home=_FUNCTIONAL, samples=_avg_samples(3))
 def avg_pool3d(
-    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
-    divisor_override: Any = None,
+    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: Any = None,
 ) -> Any:  # fmt: skip
     """Return the average of each window of (N, C, D, H, W); see :func:`wengert.nn.functional.avg_pool2d`."""
     return _avg_pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
@@ -209,7 +220,9 @@ def _lp_samples(dims: int) -> Any:
     ]  # fmt: skip
 
 
-@composite(home=_FUNCTIONAL, samples=lambda s: [*_lp_samples(1)(s), s(s.array([[3.0, 4.0, 0.0, 0.0]]), 2, 2, grad=False)])
+@composite(
+    home=_FUNCTIONAL, samples=lambda s: [*_lp_samples(1)(s), s(s.array([[3.0, 4.0, 0.0, 0.0]]), 2, 2, grad=False)]
+)
 def lp_pool1d(input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Any:
     """Return (Σ xᵖ)^(1/p) of each window of (N, C, L), p = ``norm_type``; the gradient is 0 where the sum is."""
     return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
@@ -243,14 +256,14 @@ def _output_size(name: str, input: Any, output_size: Any, dims: int) -> tuple[in
 def _adaptive_samples(dims: int) -> Any:
     size = (3, 4, 5)[3 - dims :] if dims < 3 else (2, 2, 3)
     return lambda s: [
-        s((1, 2, *size), 2), s((1, *size), output_size=[3] * dims), s((1, *size), [None] * dims), s((2, *size), 1), s((0, 1, *size), 1),
-        s.error(RuntimeError, "output_size takes", (1, *size), [2] * (dims + 1)),
+        s((1, 2, *size), 2), s((1, *size), output_size=[3] * dims), s((1, *size), [None] * dims), s((2, *size), 1),
+        s((0, 1, *size), 1), s.error(RuntimeError, "output_size takes", (1, *size), [2] * (dims + 1)),
     ]  # fmt: skip
 
 
 @composite(home=_BOTH, samples=_adaptive_samples(1))
 def adaptive_avg_pool1d(input: Any, output_size: Any) -> Any:
-    """Return averages over ``output_size`` parts of (N, C, L); see :func:`wengert.nn.functional.adaptive_avg_pool2d`."""
+    """Return averages over parts of (N, C, L); see :func:`wengert.nn.functional.adaptive_avg_pool2d`."""
     return ops.adaptive_avg_pool(input, _output_size("adaptive_avg_pool1d", input, output_size, 1))
 
 
@@ -282,27 +295,27 @@ def _adaptive_max_pool(dims: int, input: Any, output_size: Any, return_indices: 
     return found if return_indices else found[0]
 
 
-@composite(home=_BOTH, samples=lambda s: [*_adaptive_samples(1)(s), s((1, 5), 2, return_indices=True)])
+@composite(home=_FUNCTIONAL, samples=lambda s: [*_adaptive_samples(1)(s), s((1, 5), 2, return_indices=True)])
 def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
-    """Return maxima over the parts of :func:`wengert.adaptive_avg_pool1d`, if wished with their positions."""
+    """Return maxima over the parts of :func:`wengert.adaptive_avg_pool1d`, or (maxima, positions)."""
     return _adaptive_max_pool(1, input, output_size, return_indices)
 
 
 @composite(home=_FUNCTIONAL, samples=_adaptive_samples(2))
 def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
-    """Return maxima over the parts of :func:`wengert.nn.functional.adaptive_avg_pool2d`, if wished with their positions."""
+    """Return maxima over the parts of :func:`wengert.nn.functional.adaptive_avg_pool2d`, or (maxima, positions)."""
     return _adaptive_max_pool(2, input, output_size, return_indices)
 
 
 @composite(home=_FUNCTIONAL, samples=_adaptive_samples(3))
 def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
-    """Return maxima over the parts of :func:`wengert.nn.functional.adaptive_avg_pool3d`, if wished with their positions."""
+    """Return maxima over the parts of :func:`wengert.nn.functional.adaptive_avg_pool3d`, or (maxima, positions)."""
     return _adaptive_max_pool(3, input, output_size, return_indices)
 
 
 @composite(home=_FUNCTIONAL, samples=_adaptive_samples(1))
 def adaptive_max_pool1d_with_indices(input: Any, output_size: Any, return_indices: bool = True) -> Any:
-    """Return the maxima of :func:`wengert.adaptive_max_pool1d` and their positions."""
+    """Return the maxima of :func:`wengert.nn.functional.adaptive_max_pool1d` and their positions."""
     return _adaptive_max_pool(1, input, output_size, True)
 
 
@@ -321,7 +334,9 @@ def adaptive_max_pool3d_with_indices(input: Any, output_size: Any, return_indice
 # ---- undoing maxima
 
 
-def _unpooled_size(name: str, sizes: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, output_size: Any) -> tuple[int, ...]:
+def _unpooled_size(
+    name: str, sizes: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, output_size: Any
+) -> tuple[int, ...]:
     """Return the spatial sizes that the maxima came from: the smallest, or ``output_size`` if it is near them.
 
     Raises:
@@ -336,11 +351,15 @@ def _unpooled_size(name: str, sizes: Sizes, kernel: Sizes, stride: Sizes, paddin
     if len(wanted) != len(least):
         raise ValueError(f"{name}(): output_size must hold {len(least)} spatial sizes, got {tuple(output_size)}")
     if any(abs(w - n) >= s for w, n, s in zip(wanted, least, stride, strict=True)):
-        raise ValueError(f"{name}(): output_size {wanted} must differ by less than a stride, {tuple(stride)}, from {least}")
+        raise ValueError(
+            f"{name}(): output_size {wanted} must differ by less than a stride, {tuple(stride)}, from {least}"
+        )
     return wanted
 
 
-def _max_unpool(dims: int, input: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any, output_size: Any) -> Any:
+def _max_unpool(
+    dims: int, input: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any, output_size: Any
+) -> Any:
     name = f"max_unpool{dims}d"
     _check_input(name, input, dims)
     kernel, stride, padding = _windows(name, dims, kernel_size, stride, padding)
@@ -352,9 +371,9 @@ def _max_unpool(dims: int, input: Any, indices: Any, kernel_size: Any, stride: A
     home=_FUNCTIONAL,
     samples=lambda s: [
         s((1, 2), s.array([[1, 2]]), 2), s((1, 1, 2), s.array([[[0, 4]]]), 2, output_size=[5]),
-        s((1, 2), s.array([[1, 3]]), 3, stride=2, padding=1, output_size=(1, 4)),
+        s((1, 2), s.array([[1, 3]]), 3, stride=2, padding=1, output_size=(4,)),
         s.error(ValueError, "less than a stride", (1, 2), s.array([[1, 2]]), 2, output_size=[9]),
-        s.error(IndexError, "out of range", (1, 2), s.array([[1, 4]]), 2),
+        s.error(IndexError, "out of bounds", (1, 2), s.array([[1, 4]]), 2),
     ],
 )  # fmt: skip
 def max_unpool1d(
@@ -364,14 +383,23 @@ def max_unpool1d(
     return _max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
 
-@composite(home=_FUNCTIONAL, samples=lambda s: [s((1, 1, 2), s.array([[[1, 2]]]), 2), s((1, 1, 1, 2), s.array([[[[0, 3]]]]), (2, 2))])
+@composite(
+    home=_FUNCTIONAL,
+    samples=lambda s: [
+        s((1, 1, 2), s.array([[[1, 2]]]), 2),
+        s((1, 1, 1, 2), s.array([[[[0, 3]]]]), kernel_size=(2, 2)),
+    ],
+)
 def max_unpool2d(
     input: Any, indices: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> Any:
-    """Put maxima of (N, C, H, W) back at their positions, zeros elsewhere: a partial inverse of :func:`wengert.max_pool2d`.
+    """Put maxima of (N, C, H, W) back at their positions, zeros elsewhere.
+
+    It is a partial inverse of :func:`wengert.max_pool2d`.
 
     Args:
-        input, indices: what ``max_pool2d(..., return_indices=True)`` returns. kernel_size, stride, padding: as given to it.
+        input, indices: what ``max_pool2d(..., return_indices=True)`` returns.
+        kernel_size, stride, padding: as given to it.
         output_size: the shape that was pooled, where several pool to this one.
 
     Raises:
@@ -387,7 +415,7 @@ def max_unpool2d(
     return _max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
 
-@composite(home=_FUNCTIONAL, samples=lambda s: [s((1, 1, 1, 2), s.array([[[[1, 2]]]]), (1, 1, 2))])
+@composite(home=_FUNCTIONAL, samples=lambda s: [s((1, 1, 1, 2), s.array([[[[1, 2]]]]), kernel_size=(1, 1, 2))])
 def max_unpool3d(
     input: Any, indices: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> Any:

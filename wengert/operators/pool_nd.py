@@ -1,7 +1,7 @@
 """Pooling over the last dimensions, however many, with any dimensions before them.
 
-``max_pool`` and ``adaptive_max_pool`` give maxima with their positions, along which their derivatives gather and scatter;
-``avg_pool`` and ``adaptive_avg_pool`` are linear.
+``max_pool`` and ``adaptive_max_pool`` give maxima with their positions, along which their derivatives gather and
+scatter; ``avg_pool`` and ``adaptive_avg_pool`` are linear.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from wengert.errors import ShapeError
 from wengert.kernels import adaptive_pooling, pooling
 
 __all__ = [
-    "adaptive_avg_pool", "adaptive_avg_pool_transpose", "adaptive_max_pool", "avg_pool", "avg_pool_transpose", "max_pool",
-    "max_unpool", "pool_gather", "pool_scatter",
+    "adaptive_avg_pool", "adaptive_avg_pool_transpose", "adaptive_max_pool", "avg_pool", "avg_pool_transpose",
+    "max_pool", "max_unpool", "pool_gather", "pool_scatter",
 ]  # fmt: skip
 
 Sizes = Sequence[int]
@@ -30,7 +30,18 @@ def _split(shape: Sizes, dims: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(shape[: len(shape) - dims]), tuple(shape[len(shape) - dims :])
 
 
-def _pooled(shape: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool) -> tuple[int, ...]:
+def _spatial(shape: Sizes, like: Sizes) -> tuple[int, ...]:
+    """Return the spatial sizes, as many as ``like`` has."""
+    return _split(shape, len(like))[1]
+
+
+def _scattered(g: Any, indices: Any, input_shape: Sizes, like: Sizes) -> Any:
+    return ops.pool_scatter(g, indices, _spatial(input_shape, like))
+
+
+def _pooled(
+    shape: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool
+) -> tuple[int, ...]:
     lead, sizes = _split(shape, len(kernel))
     given = zip(sizes, kernel, stride, padding, dilation, strict=True)
     counts = tuple(pooling.pool_count(*window, ceil_mode) for window in given)
@@ -47,7 +58,7 @@ def _pooled(shape: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation
     samples=lambda s: [
         s((2, 3), s.array([[0, 2, 2], [3, 1, 0]]), size=(4,)), s((1, 2, 2), s.array([[[0, 5], [1, 1]]]), size=(2, 3)),
         s((0, 2), s.tensor((0, 2), kind="integer"), size=(3,)),
-        s.error(IndexError, "out of range", (2,), s.array([0, 3]), size=(3,)),
+        s.error(IndexError, "out of bounds", (2,), s.array([0, 3]), size=(3,)),
     ],
 )  # fmt: skip
 def pool_scatter(input: Number, indices: Integer, size: Any) -> Any:
@@ -86,27 +97,37 @@ def max_unpool(input: Number, indices: Integer, size: Any) -> Any:
     return pooling.max_unpool(input, indices, size)
 
 
-def _max_spec(input: Spec, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool) -> tuple[Spec, Spec]:
+def _max_spec(
+    input: Spec, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool
+) -> tuple[Spec, Spec]:
     shape = _pooled(input.shape, kernel, stride, padding, dilation, ceil_mode)
     return Spec(shape, input.dtype), Spec(shape, int64)
 
 
-def _window(kernel: Sizes, stride: Any = None, padding: Any = None, dilation: Any = None, ceil_mode: bool = False) -> dict[str, Any]:
+def _window(
+    kernel: Sizes, stride: Any = None, padding: Any = None, dilation: Any = None, ceil_mode: bool = False
+) -> dict[str, Any]:
     """Return the arguments of a sample."""
-    found = {"kernel": kernel, "stride": stride or kernel, "padding": padding or (0,) * len(kernel), "ceil_mode": ceil_mode}
+    found = {
+        "kernel": kernel,
+        "stride": stride or kernel,
+        "padding": padding or (0,) * len(kernel),
+        "ceil_mode": ceil_mode,
+    }
     return found if dilation is None else {**found, "dilation": dilation}
 
 
 @operator(
     outputs=("values", "indices"),
-    vjp={"input": lambda g, indices, kernel, input_shape: ops.pool_scatter(g[0], indices, _split(input_shape, len(kernel))[1])},
+    vjp={"input": lambda g, indices, kernel, input_shape: _scattered(g[0], indices, input_shape, kernel)},
     jvp={"input": lambda t, indices, kernel: (ops.pool_gather(t, indices, len(kernel)), None)},
     spec=_max_spec,
     home=(),
     samples=lambda s: [
         s((2, 5), **_window((2,), dilation=(1,))), s((1, 2, 5), **_window((3,), (2,), (1,), (1,), True)),
-        s((1, 3, 4), **_window((2, 2), (1, 2), (1, 0), (1, 2))), s((1, 2, 2, 3), **_window((2, 1, 2), dilation=(1, 1, 1))),
-        s((0, 2, 4), **_window((2,), dilation=(1,))), s((1, 4), **_window((2,), dilation=(1,)), kind="integer"),
+        s((1, 3, 4), **_window((2, 2), (1, 2), (1, 0), (1, 2))),
+        s((1, 2, 2, 3), **_window((2, 1, 2), dilation=(1, 1, 1))), s((0, 2, 4), **_window((2,), dilation=(1,))),
+        s((1, 4), **_window((2,), dilation=(1,)), kind="integer"),
         s(s.array([[1.0, 1.0, np.nan, 0.0]]), **_window((2,), dilation=(1,)), grad=False),
         s(s.array([[-np.inf, -np.inf]]), **_window((2,), dilation=(1,)), grad=False),
         s.error(RuntimeError, "no window", (1, 2), **_window((3,), dilation=(1,))),
@@ -121,7 +142,7 @@ def max_pool(input: Real, kernel: Any, stride: Any, padding: Any, dilation: Any,
 @linear(
     transpose=lambda g, input_shape, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override: (
         ops.avg_pool_transpose(
-            g, _split(input_shape, len(kernel))[1], kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
+            g, _spatial(input_shape, kernel), kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
         )
     ),
     spec=lambda input, kernel, stride, padding, ceil_mode, count_include_pad=True, divisor_override=None: Spec(
@@ -130,16 +151,18 @@ def max_pool(input: Real, kernel: Any, stride: Any, padding: Any, dilation: Any,
     home=(),
     samples=lambda s: [
         s((2, 5), **_window((2,))), s((1, 2, 5), **_window((3,), (2,), (1,), None, True)),
-        s((1, 3, 4), **_window((2, 2), (1, 2), (1, 0)), count_include_pad=False), s((1, 4), **_window((2,)), divisor_override=3),
-        s((1, 2, 2, 3), **_window((2, 1, 2))), s((0, 2, 4), **_window((2,))), s((1, 4), **_window((2,)), kind="complex"),
+        s((1, 3, 4), **_window((2, 2), (1, 2), (1, 0)), count_include_pad=False),
+        s((1, 4), **_window((2,)), divisor_override=3), s((1, 2, 2, 3), **_window((2, 1, 2))),
+        s((0, 2, 4), **_window((2,))), s((1, 4), **_window((2,)), kind="complex"),
         s((1, 4), **_window((2,)), kind="integer"),
         s.error(ValueError, "must not be 0", (1, 4), **_window((2,)), divisor_override=0),
         s.error(RuntimeError, "no window", (1, 2), **_window((3,))),
     ],
 )  # fmt: skip
 def avg_pool(
-    input: Number, kernel: Any, stride: Any, padding: Any, ceil_mode: Any, count_include_pad: Any = True, divisor_override: Any = None
-) -> Any:
+    input: Number, kernel: Any, stride: Any, padding: Any, ceil_mode: Any, count_include_pad: Any = True,
+    divisor_override: Any = None,
+) -> Any:  # fmt: skip
     """Return the average of each window."""
     return pooling.avg_pool(input, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
@@ -159,10 +182,13 @@ def avg_pool(
     ],
 )  # fmt: skip
 def avg_pool_transpose(
-    input: Number, size: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: Any, count_include_pad: Any = True, divisor_override: Any = None
+    input: Number, size: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: Any, count_include_pad: Any = True,
+    divisor_override: Any = None,
 ) -> Any:  # fmt: skip
     """Spread averages evenly over their windows: the transpose of ``avg_pool``."""
-    return pooling.avg_pool_input_grad(input, size, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    return pooling.avg_pool_input_grad(
+        input, size, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
 
 
 def _parts_spec(input: Spec, size: Sizes) -> Spec:
@@ -173,12 +199,13 @@ def _parts_spec(input: Spec, size: Sizes) -> Spec:
 
 
 @linear(
-    transpose=lambda g, input_shape, size: ops.adaptive_avg_pool_transpose(g, _split(input_shape, len(size))[1]),
+    transpose=lambda g, input_shape, size: ops.adaptive_avg_pool_transpose(g, _spatial(input_shape, size)),
     spec=_parts_spec,
     home=(),
     samples=lambda s: [
-        s((2, 5), size=(3,)), s((1, 4, 3), size=(2, 2)), s((1, 2, 3, 2), size=(1, 1, 1)), s((1, 3), size=(5,)), s((1, 3), size=(0,)),
-        s((1, 3), size=(2,), kind="complex"), s.error(RuntimeError, "cannot divide", (1, 0), size=(2,)),
+        s((2, 5), size=(3,)), s((1, 4, 3), size=(2, 2)), s((1, 2, 3, 2), size=(1, 1, 1)), s((1, 3), size=(5,)),
+        s((1, 3), size=(0,)), s((1, 3), size=(2,), kind="complex"),
+        s.error(RuntimeError, "cannot divide", (1, 0), size=(2,)),
         s.error(RuntimeError, "cannot divide", (1, 3), size=(-1,)),
     ],
 )  # fmt: skip
@@ -188,7 +215,7 @@ def adaptive_avg_pool(input: Inexact, size: Any) -> Any:
 
 
 @linear(
-    transpose=lambda g, input_shape, size: ops.adaptive_avg_pool(g, _split(input_shape, len(size))[1]),
+    transpose=lambda g, input_shape, size: ops.adaptive_avg_pool(g, _spatial(input_shape, size)),
     spec=lambda input, size: Spec((*_split(input.shape, len(size))[0], *size), input.dtype),
     home=(),
     samples=lambda s: [s((2, 3), size=(5,)), s((1, 2, 2), size=(4, 3)), s((1, 5), size=(3,))],
@@ -205,13 +232,14 @@ def _adaptive_max_spec(input: Spec, size: Sizes) -> tuple[Spec, Spec]:
 
 @operator(
     outputs=("values", "indices"),
-    vjp={"input": lambda g, indices, size, input_shape: ops.pool_scatter(g[0], indices, _split(input_shape, len(size))[1])},
+    vjp={"input": lambda g, indices, size, input_shape: _scattered(g[0], indices, input_shape, size)},
     jvp={"input": lambda t, indices, size: (ops.pool_gather(t, indices, len(size)), None)},
     spec=_adaptive_max_spec,
     home=(),
     samples=lambda s: [
-        s((2, 5), size=(3,)), s((1, 4, 3), size=(2, 2)), s((1, 2, 3, 2), size=(1, 2, 1)), s((1, 3), size=(5,)), s((1, 3), size=(0,)),
-        s(s.array([[1.0, np.nan, 2.0]]), size=(1,), grad=False), s.error(RuntimeError, "cannot divide", (1, 0), size=(2,)),
+        s((2, 5), size=(3,)), s((1, 4, 3), size=(2, 2)), s((1, 2, 3, 2), size=(1, 2, 1)), s((1, 3), size=(5,)),
+        s((1, 3), size=(0,)), s(s.array([[1.0, np.nan, 2.0]]), size=(1,), grad=False),
+        s.error(RuntimeError, "cannot divide", (1, 0), size=(2,)),
     ],
 )  # fmt: skip
 def adaptive_max_pool(input: Real, size: Any) -> Any:

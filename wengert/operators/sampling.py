@@ -371,18 +371,6 @@ def alpha_dropout(input: Any, p: Any = 0.5, training: bool = False, inplace: boo
     return ops.add_(ops.mul_(input, kept * a), noise) if inplace else input * (kept * a) + noise
 
 
-@composite(samples=lambda s: [s((0, 3)), s((2, 3), 0.1, 0.3, False)], home="nn.functional")
-def rrelu(input: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False) -> Any:
-    """Leaky ReLU whose slope is drawn from [lower, upper) for each element while training, else their mean."""
-    if not lower <= upper:
-        raise ValueError(f"rrelu(): lower must not be above upper, got {lower} and {upper}")
-    if not training:
-        return ops.leaky_relu(input, (lower + upper) / 2, inplace)
-    slope = finished(draw(None, kernels.uniform, tuple(input.shape), input._payload.dtype, lower, upper))
-    factor = ops.where(input.detach() >= 0, 1.0, slope)
-    return ops.mul_(input, factor) if inplace else input * factor
-
-
 @composite(samples=lambda s: [s((0, 3))], home="nn.functional")
 def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Any:
     """Differentiable samples of categories (E. Jang, S. Gu, B. Poole, 2017): softmax((logits + Gumbel noise) / tau).

@@ -25,7 +25,7 @@ __all__ = ["index_reduce", "scatter_reduce"]
 _REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
 
-def _check(reduce: Any, input: Any, src: Any) -> None:  # noqa: A002
+def _check(reduce: Any, input: Any, src: Any) -> None:
     if reduce not in _REDUCTIONS:
         raise RuntimeError(f"scatter_reduce(): reduce must be one of {', '.join(_REDUCTIONS)}, got {reduce!r}")
     if input.dtype != src.dtype:
@@ -35,7 +35,7 @@ def _check(reduce: Any, input: Any, src: Any) -> None:  # noqa: A002
 # ---- derivatives
 
 
-def _counts(input: Any, dim: int, index: Any, include_self: bool) -> Any:  # noqa: A002
+def _counts(input: Any, dim: int, index: Any, include_self: bool) -> Any:
     """Return how many elements met at each place, at least 1."""
     ones = ops.ones(index.shape, dtype=input.dtype)
     start = ops.ones_like(input) if include_self else ops.zeros_like(input)
@@ -43,13 +43,13 @@ def _counts(input: Any, dim: int, index: Any, include_self: bool) -> Any:  # noq
     return ops.where(counts == 0, ops.ones_like(counts), counts)
 
 
-def _alone(input: Any, dim: int, index: Any, include_self: bool) -> Any:  # noqa: A002
+def _alone(input: Any, dim: int, index: Any, include_self: bool) -> Any:
     """Return 1 where the input itself counts, 0 where the elements of ``src`` replaced it."""
     ones = ops.ones_like(input)
     return ones if include_self else ops.scatter_write(ones, dim, index, 0)
 
 
-def _extreme_shares(input: Any, dim: int, index: Any, src: Any, include_self: bool, out: Any) -> tuple[Any, Any]:  # noqa: A002
+def _extreme_shares(input: Any, dim: int, index: Any, src: Any, include_self: bool, out: Any) -> tuple[Any, Any]:
     """Return the shares of input and src in an extreme that several of them attain."""
     mine = ops.cast(input == out, input.dtype) * _alone(input, dim, index, include_self)
     theirs = ops.cast(src == ops.gather(out, dim, index), input.dtype)
@@ -58,7 +58,7 @@ def _extreme_shares(input: Any, dim: int, index: Any, src: Any, include_self: bo
     return mine / count, theirs / ops.gather(count, dim, index)
 
 
-def _input_weight(input: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, out: Any) -> Any:  # noqa: A002
+def _input_weight(input: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, out: Any) -> Any:
     """Return ∂out/∂input, elementwise."""
     alone = _alone(input, dim, index, include_self)
     if reduce == "sum":
@@ -77,7 +77,7 @@ def covered_index(index: Any) -> tuple[slice, ...]:
     return tuple(slice(0, n, 1) for n in index.shape)
 
 
-def _src_weight(input: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, out: Any) -> Any:  # noqa: A002
+def _src_weight(input: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, out: Any) -> Any:
     """Return ∂out/∂src for the place each element was scattered to."""
     src = ops.getitem(src, covered_index(index))
     if reduce == "sum":
@@ -89,7 +89,7 @@ def _src_weight(input: Any, dim: int, index: Any, src: Any, reduce: str, include
     return _extreme_shares(input, dim, index, src, include_self, out)[1]
 
 
-def _product_of_others(input: Any, dim: int, index: Any, src: Any, include_self: bool, out: Any) -> Any:  # noqa: A002
+def _product_of_others(input: Any, dim: int, index: Any, src: Any, include_self: bool, out: Any) -> Any:
     """Return for each element of src the product of all the others that met it: out / src, but right at zeros."""
     zero = src == 0
     zeros = ops.gather(ops.scatter_add(ops.zeros_like(input), dim, index, ops.cast(zero, input.dtype)), dim, index)
@@ -105,7 +105,7 @@ def _product_of_others(input: Any, dim: int, index: Any, src: Any, include_self:
 
 
 def _scatter_reduce_spec(
-    input: Spec, dim: int, index: Spec, src: Spec, reduce: str, *, include_self: bool = True  # noqa: A002
+    input: Spec, dim: int, index: Spec, src: Spec, reduce: str, *, include_self: bool = True
 ) -> Spec:  # fmt: skip
     _check(reduce, input, src)
     check_along("scatter_reduce", input.shape, dim, index, src)
@@ -131,11 +131,17 @@ def _scatter_reduce_spec(
     spec=_scatter_reduce_spec,
     inplace=True,
     samples=lambda s: [
-        *(s((3, 2), 0, s.array([[0, 2], [2, 2], [0, 1]]), (3, 2), r, include_self=i) for r in _REDUCTIONS for i in (True, False)),
-        s((2, 3), -1, s.array([[1, 1]]), (2, 3), "amax"), s((), 0, s.array(0), (), "prod"), s((2,), 0, s.array(np.empty(0, np.int64)), (0,), "mean"),
+        *(
+            s((3, 2), 0, s.array([[0, 2], [2, 2], [0, 1]]), (3, 2), reduction, include_self=own)
+            for reduction in _REDUCTIONS
+            for own in (True, False)
+        ),
+        s((2, 3), -1, s.array([[1, 1]]), (2, 3), "amax"), s((), 0, s.array(0), (), "prod"),
+        s((2,), 0, s.array(np.empty(0, np.int64)), (0,), "mean"),
         s((3,), 0, s.array([0, 0, 1, 1]), s.array([0.0, 2.0, 3.0, 0.0]), "prod"),
         s((3,), 0, s.array([0, 0, 0]), s.array([0.0, 0.0, 3.0]), "prod", grad=False),
-        s(s.array([0.0, 2.0]), 0, s.array([0, 1]), (2,), "prod"), s((3,), 0, s.array([0, 0, 2]), (3,), "mean", kind="integer"),
+        s(s.array([0.0, 2.0]), 0, s.array([0, 1]), (2,), "prod"),
+        s((3,), 0, s.array([0, 0, 2]), (3,), "mean", kind="integer"),
         s.error(RuntimeError, "reduce must be one of", (2,), 0, s.array([0]), (1,), "median"),
     ],
 )  # fmt: skip
@@ -151,13 +157,14 @@ def scatter_reduce(
     return kernels.scatter_reduce(input, dim, index, src, reduce, include_self)
 
 
-def _rows(name: str, input: Any, dim: int, index: Any, source: Any) -> tuple[int, Any]:  # noqa: A002
+def _rows(name: str, input: Any, dim: int, index: Any, source: Any) -> tuple[int, Any]:
     """Return ``dim`` from the front and ``index``, a vector, spread to the shape of ``source``."""
     dim, index = axis_of(dim, input.ndim), as_tensor(index)
     count = index.numel()
     if index.ndim > 1 or (source.shape[dim] if source.ndim else 1) != count:
         raise ShapeError(
-            f"{name}(): index must be a vector as long as dimension {dim} of source, got shapes {tuple(index.shape)} and {tuple(source.shape)}"
+            f"{name}(): index must be a vector as long as dimension {dim} of source, got shapes {tuple(index.shape)} "
+            f"and {tuple(source.shape)}"
         )
     shape = tuple(count if d == dim else 1 for d in range(source.ndim))
     return dim, ops.expand(ops.reshape(index, shape), source.shape)
@@ -166,12 +173,16 @@ def _rows(name: str, input: Any, dim: int, index: Any, source: Any) -> tuple[int
 @composite(
     method=True,
     samples=lambda s: [
-        s((3, 2), 0, s.array([0, 2, 0]), (3, 2), "prod"), s((2, 3), 1, s.array([1]), (2, 1), "amax", include_self=False),
+        s((3, 2), 0, s.array([0, 2, 0]), (3, 2), "prod"),
+        s((2, 3), 1, s.array([1]), (2, 1), "amax", include_self=False),
         s((3,), 0, s.array([0, 0]), (2,), "mean"), s((3,), 0, s.array([0, 0]), (2,), "amin"),
     ],
 )  # fmt: skip
 def index_reduce(input: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Any:
-    """Combine slices of ``source`` with those of ``input`` that ``index`` names along ``dim``: "prod", "mean", "amax", "amin"."""
+    """Combine slices of ``source`` with those of ``input`` that ``index`` names along ``dim``.
+
+    ``reduce`` is "prod", "mean", "amax" or "amin"; see :func:`wengert.scatter_reduce`.
+    """
     input, source = as_tensor(input), as_tensor(source)
     dim, wide = _rows("index_reduce", input, dim, index, source)
     return ops.scatter_reduce(input, dim, wide, source, reduce, include_self=include_self)

@@ -54,11 +54,12 @@ def _diagonal(array: Any, offset: int, dim1: int, dim2: int) -> Any:
     view=True,
     widen=False,
     samples=lambda s: [
-        s((3, 4)), s((3, 4), offset=2), s((3, 2), offset=-1), s((2, 2), offset=5), s((2, 3, 2), offset=1, dim1=-1, dim2=1), s((0, 2)),
+        s((3, 4)), s((3, 4), offset=2), s((3, 2), offset=-1), s((2, 2), offset=5),
+        s((2, 3, 2), offset=1, dim1=-1, dim2=1), s((0, 2)),
     ],
 )  # fmt: skip
 def diagonal(input: Anything, offset: Int = 0, dim1: Axis = 0, dim2: Axis = 1) -> Any:
-    """Return a diagonal of two dimensions as a view, in which it is the last dimension; ``offset`` counts to the right."""
+    """Return a diagonal of two dimensions as the last dimension of a view; ``offset`` counts to the right."""
     return _diagonal(input, offset, dim1, dim2)
 
 
@@ -85,7 +86,7 @@ def diagonal_transpose(input: Anything, offset: Any, dim1: Any, dim2: Any, shape
     samples=lambda s: [s((3,)), s((2, 2), offset=1), s((2,), offset=-1, dim1=1, dim2=0), s((2, 1), dim1=0, dim2=2)],
 )
 def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
-    """Return zeros with the last dimension of ``input`` on a diagonal of the dimensions ``dim1`` and ``dim2`` of the result."""
+    """Return zeros with the last dimension of ``input`` on a diagonal of ``dim1`` and ``dim2`` of the result."""
     input = as_tensor(input)
     if not input.ndim:
         raise ShapeError("diag_embed() needs a tensor of at least 1 dimension, got a 0-d one")
@@ -125,14 +126,18 @@ def _windows(array: Any, dim: int, size: int, step: int) -> Any:
 
 
 @linear(
-    transpose=lambda g, dimension, size, step, input_shape: ops.windows_transpose(g, dimension, size, step, input_shape),
+    transpose=lambda g, dimension, size, step, input_shape: ops.windows_transpose(
+        g, dimension, size, step, input_shape
+    ),
     spec=lambda input, dimension, size, step: Spec(_unfolded(input.shape, dimension, size, step), input.dtype),
     view=True,
     widen=False,
     home=(),
     samples=lambda s: [
-        s((5,), 0, 2, 1), s((2, 5), -1, 3, 2), s((4, 2), 0, 1, 3), s((3,), 0, 3, 1), s((3,), 0, 0, 1), s((), 0, 1, 1), s((3, 0), 0, 2, 1),
-        s.error(RuntimeError, "does not fit", (3,), 0, 4, 1), s.error(RuntimeError, "step must be positive", (3,), 0, 2, 0),
+        s((5,), 0, 2, 1), s((2, 5), -1, 3, 2), s((4, 2), 0, 1, 3), s((3,), 0, 3, 1), s((3,), 0, 0, 1), s((), 0, 1, 1),
+        s((3, 0), 0, 2, 1),
+        s.error(RuntimeError, "does not fit", (3,), 0, 4, 1),
+        s.error(RuntimeError, "step must be positive", (3,), 0, 2, 0),
     ],
 )  # fmt: skip
 def sliding_windows(input: Anything, dimension: Axis, size: Int, step: Int) -> Any:
@@ -185,7 +190,8 @@ def _check_reach(size: Shape, stride: Shape, offset: int, extent: int) -> None:
     last = offset + (0 if 0 in size else sum((n - 1) * s for n, s in zip(size, stride, strict=True)))
     if 0 not in size and last >= extent:
         raise ShapeError(
-            f"as_strided(): size {size}, stride {stride} and offset {offset} reach element {last} of memory that holds {extent}"
+            f"as_strided(): size {size}, stride {stride} and offset {offset} reach element {last} "
+            f"of memory that holds {extent}"
         )
 
 
@@ -207,15 +213,20 @@ def _memory(array: Any, geometry: Shape) -> Any:
 
 
 @linear(
-    transpose=lambda g, size, stride, offset, geometry, input_shape: ops.strided_transpose(g, size, stride, offset, geometry, input_shape),
+    transpose=lambda g, size, stride, offset, geometry, input_shape: ops.strided_transpose(
+        g, size, stride, offset, geometry, input_shape
+    ),
     spec=lambda input, size, stride, offset, geometry: Spec(tuple(size), input.dtype),
     view=True,
     widen=False,
     home=(),
     samples=lambda s: [
-        s((2, 3), size=(2, 2), stride=(1, 2), offset=1, geometry=(3, 1)), s((4,), size=(3, 2), stride=(1, 1), offset=0, geometry=(1,)),
-        s((2, 3), size=(3,), stride=(2,), offset=1, geometry=(1, 2)), s((3,), size=(), stride=(), offset=2, geometry=(1,)),
-        s((3,), size=(2, 0), stride=(1, 1), offset=0, geometry=(1,)), s((3,), size=(2, 2), stride=(0, 1), offset=1, geometry=(1,)),
+        s((2, 3), size=(2, 2), stride=(1, 2), offset=1, geometry=(3, 1)),
+        s((4,), size=(3, 2), stride=(1, 1), offset=0, geometry=(1,)),
+        s((2, 3), size=(3,), stride=(2,), offset=1, geometry=(1, 2)),
+        s((3,), size=(), stride=(), offset=2, geometry=(1,)),
+        s((3,), size=(2, 0), stride=(1, 1), offset=0, geometry=(1,)),
+        s((3,), size=(2, 2), stride=(0, 1), offset=1, geometry=(1,)),
     ],
 )  # fmt: skip
 def strided(input: Anything, size: Any, stride: Any, offset: Any, geometry: Any) -> Any:
@@ -235,15 +246,15 @@ def strided(input: Anything, size: Any, stride: Any, offset: Any, geometry: Any)
     ],
 )  # fmt: skip
 def strided_transpose(input: Anything, size: Any, stride: Any, offset: Any, geometry: Any, shape: Any) -> Any:
-    """Return a tensor of ``shape`` to which ``input`` is added where a strided view reads; what it reads twice adds up."""
+    """Return a tensor of ``shape`` to which ``input`` is added where a strided view reads; repeated places add up."""
     memory = np.zeros(_extent(shape, geometry), input.dtype)
     positions = _over(np.arange(memory.size), size, stride, offset)
     np.add.at(memory, positions, input)
     return np.array(_over(memory, shape, geometry, _origin(shape, geometry)), order="C")
 
 
-def as_strided(input: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:  # noqa: A002
-    """Return a view of the tensor's whole memory: element (i, j, …) lies at ``storage_offset + i * stride[0] + j * stride[1] + …``.
+def as_strided(input: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
+    """Return a view of the tensor's memory: element (i, j) lies at ``storage_offset + i * stride[0] + j * stride[1]``.
 
     Raises:
         ShapeError: if it would reach beyond the memory that the tensor, or the base it is a view of, owns.
@@ -267,7 +278,8 @@ def as_strided(input: Any, size: Any, stride: Any, storage_offset: int | None = 
 def _check_strided(size: Shape, stride: Shape, offset: int) -> None:
     if len(size) != len(stride) or min((*size, *stride, offset), default=0) < 0:
         raise ShapeError(
-            f"as_strided(): size {size} and stride {stride} must be equally long and, like storage_offset {offset}, not negative"
+            f"as_strided(): size {size} and stride {stride} must be equally long and, like storage_offset {offset}, "
+            "not negative"
         )
 
 
@@ -296,7 +308,7 @@ attach("unfold", sliding_windows)
 # ---- a view written, out of place
 
 
-def _replaced(input: Any, src: Any, op: str, values: tuple[Any, ...]) -> Any:  # noqa: A002
+def _replaced(input: Any, src: Any, op: str, values: tuple[Any, ...]) -> Any:
     """Return a copy of ``input`` in which the view that operator ``op`` takes holds ``src``."""
     view, src = operators()[op], as_tensor(src)
     shape = view.infer([Spec(tuple(input.shape), input.dtype), *values]).shape
@@ -305,7 +317,7 @@ def _replaced(input: Any, src: Any, op: str, values: tuple[Any, ...]) -> Any:  #
     return ops.view_write(input, src.to(input.dtype), ((view, [None, *values], None),))
 
 
-def _along(input: Any, dim: int, item: Any) -> tuple[Any, ...]:  # noqa: A002
+def _along(input: Any, dim: int, item: Any) -> tuple[Any, ...]:
     return (*(slice(0, n, 1) for n in input.shape[:dim]), item)
 
 

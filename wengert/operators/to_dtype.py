@@ -29,14 +29,14 @@ def to(
     self: Any, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False,
     memory_format: Any = None, other: Any = None,
 ) -> Any:  # fmt: skip
-    """Return the tensor in another dtype, called as ``to(dtype)``, ``to(device)``, ``to(device, dtype)`` or ``to(other)``.
+    """Return the tensor in another dtype: ``to(dtype)``, ``to(device)``, ``to(device, dtype)`` or ``to(other)``.
 
     It returns itself if nothing changes and ``copy`` is false; gradients pass through the cast.
 
     Raises:
         RuntimeError: for a device other than the CPU.
     """
-    if args and (isinstance(args[0], str | Device) and not _names_dtype(args[0]) or args[0] is None):
+    if args and ((isinstance(args[0], str | Device) and not _names_dtype(args[0])) or args[0] is None):
         device, args = args[0], args[1:]
     if args and isinstance(args[0], Tensor):
         other, args = args[0], args[1:]
@@ -64,7 +64,7 @@ def _short(name: str, dtype: str) -> Any:
 
 
 def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """Return the tensor in another dtype; without one, PyTorch's name of its type, such as ``"wengert.FloatTensor"``."""
+    """Return the tensor in another dtype; without one, PyTorch's name of its type: ``"wengert.FloatTensor"``."""
     if dtype is not None:
         return converted(self, to_dtype(dtype))
     short = next((k for k, v in _SHORT.items() if v == self.dtype.name), self.dtype.name)

@@ -45,8 +45,8 @@ def hann_window(
 
 @creation
 def hamming_window(
-    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False,
+    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Any = None,
+    device: Any = None, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """Return the Hamming window: alpha - beta cos 2πx."""
     return _window("hamming_window", window_length, periodic, _cosines(alpha, beta), dtype, device, requires_grad)

@@ -5,6 +5,7 @@ function on a copy. The in-place twin runs ``write`` on the tensor's own memory 
 the operator as if it had been called and gives the tensor its history.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -21,7 +22,7 @@ from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array, refresh, version_of
 from wengert.errors import DTypeError, ShapeError
 
-__all__ = ["check_target", "inplace_writer", "publish_method", "recording", "write_recorded", "written"]
+__all__ = ["check_target", "inplace_writer", "number_as", "publish_method", "recording", "write_recorded", "written"]
 
 
 def recording(*values: Any) -> bool:
@@ -36,6 +37,27 @@ def recording(*values: Any) -> bool:
             if view is not None and view.base._node is not None:
                 return True
     return False
+
+
+def number_as(name: str, value: Any, dtype: Any) -> Any:
+    """Return a number (or the only element of an array) as a 0-d array of a NumPy dtype.
+
+    Raises:
+        DTypeError: for a complex number where elements are real, and for what an integer dtype cannot hold.
+    """
+    if isinstance(value, np.ndarray):
+        if value.ndim:
+            raise ShapeError(f"{name}() takes a number or a 0-d tensor, got shape {value.shape}")
+        value = float(value) if value.dtype.kind == "V" else value.item()
+    if isinstance(value, complex) and dtype.kind != "c":
+        raise DTypeError(f"{name}(): the complex number {value} does not fit real elements of {dtype}")
+    if dtype.kind not in "iu":
+        return np.asarray(value, dtype)
+    limits = np.iinfo(dtype)
+    low = limits.min if dtype.kind == "i" else -int(limits.max)  # negative numbers wrap around, as in PyTorch
+    if not (math.isfinite(value) and low <= value <= limits.max):
+        raise DTypeError(f"{name}(): the number {value} does not fit elements of {dtype}")
+    return np.asarray(int(value)).astype(dtype)
 
 
 def written(name: str, tensor: Any) -> Any:
@@ -73,7 +95,7 @@ def check_target(name: str, value: Any) -> None:
 
 
 def write_recorded(op: Any, write: Callable[..., Any], values: list[Any], name: str) -> Any:
-    """Run ``write`` on the memory of the first of the bound values, recorded as a call of ``op``; return that tensor."""
+    """Run ``write`` on the memory of the first of the bound values, recorded as a call of ``op``; return it."""
     tensor = values[0]
     if not isinstance(tensor._payload, np.ndarray):
         return adopt(name, tensor, execute(op, values))
@@ -84,7 +106,8 @@ def write_recorded(op: Any, write: Callable[..., Any], values: list[Any], name: 
         thread.state.run(partial(write, *arrays[:at], **dict(zip(names[at:], arrays[at:], strict=True))))
     except (ValueError, IndexError) as error:
         kind = ShapeError if type(error) is ValueError else type(error)
-        raise kind(f"{name}(): {error}") from None
+        text = str(error)
+        raise kind(text if "(): " in text else f"{name}(): {text}") from None
     version_of(tensor).bump(name, here(1))
     if result is not None:
         rehistory(tensor, result)

@@ -141,6 +141,7 @@ class NAdam(_Moments):
     """
 
     per_parameter = True
+    scalars = ("step", "mu_product")
 
     def __init__(
         self, params: Any, lr: float | Tensor = 2e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,

@@ -86,6 +86,8 @@ class Optimizer:
         0.5
     """
 
+    scalars: tuple[str, ...] = ("step",)  # state that is one number, whatever the parameter's shape and dtype
+
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor):
             raise TypeError("an optimizer takes several parameters, got a single Tensor; put it in a list")
@@ -260,7 +262,7 @@ class Optimizer:
         for number, values in packed["state"].items():
             param = by_number.get(number)
             key: Any = number if param is None else param
-            self.state[key] = {name: _restored(name, value, param) for name, value in values.items()}
+            self.state[key] = {n: _restored(v, None if n in self.scalars else param) for n, v in values.items()}
         self.param_groups = [
             {**old, "params": new["params"]} for old, new in zip(saved, self.param_groups, strict=True)
         ]
@@ -275,14 +277,12 @@ class Optimizer:
         return "\n".join([*lines, ")"])
 
 
-def _restored(name: str, value: Any, param: Tensor | None) -> Any:
-    """A copy of a saved value: counters keep their dtype, other floating-point tensors take the parameter's."""
+def _restored(value: Any, param: Tensor | None) -> Any:
+    """A copy of a saved value; a tensor shaped like the parameter takes its dtype."""
     if not isinstance(value, Tensor):
         return copy.deepcopy(value)
-    if name == "step" or param is None or not param.is_floating_point():
-        return value.detach().clone()
-    copied: Tensor = value.detach().clone().to(param.dtype)
-    return copied
+    copied = value.detach().clone()
+    return copied if param is None or value.shape != param.shape else copied.to(param.dtype)
 
 
 def refuse_unsupported(name: str, options: dict[str, Any]) -> None:

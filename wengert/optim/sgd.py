@@ -94,6 +94,7 @@ class ASGD(Elementwise):
     """
 
     per_parameter = True
+    scalars = ("step", "eta", "mu")
 
     def __init__(
         self, params: Any, lr: float | Tensor = 1e-2, lambd: float = 1e-4, alpha: float = 0.75, t0: float = 1e6,

@@ -24,23 +24,26 @@ def accumulate(held: Any, g: Any, create: bool, owned: bool) -> Any:
 
 
 def _own(holder: list[Any], like: Any) -> Any:
-    """Return the gradient in ``holder`` as a tensor that shares memory with nothing.
+    """Return the gradient at the end of ``holder`` as a tensor that shares memory with nothing.
 
     A gradient that only the walk can see is taken as it is (CPython's reference counts tell); any other is copied.
     """
     g = holder.pop()
-    array = g._payload
-    fresh = _references(g) == 2 and _references(array) <= 3 and array.base is None and array.flags.owndata
+    if type(g) is np.ndarray:
+        array, fresh = g, _references(g) <= 3
+    else:
+        array = g._payload
+        fresh = _references(g) == 2 and _references(array) <= 3
+    fresh = fresh and array.base is None and array.flags.owndata
     if fresh and (array.flags.c_contiguous or not like.flags.c_contiguous):
-        g._node = g._cell = g._view = None
-        return g
+        return from_array(array)
     return from_array(np.array(array, order="C"))
 
 
 def into_leaf(node: Leaf, holder: list[Any], create: bool) -> None:
-    """Add the gradient in ``holder`` to ``.grad`` of the leaf, then run its post-accumulate hooks."""
+    """Add the gradient at the end of ``holder`` to ``.grad`` of the leaf, then run its post-accumulate hooks."""
     tensor = node.tensor()
-    if tensor is None:
+    if tensor is None or holder[-1] is None:
         return
     held = tensor._grad
     if create:
@@ -49,10 +52,13 @@ def into_leaf(node: Leaf, holder: list[Any], create: bool) -> None:
     elif held is None:
         tensor._grad = _own(holder, tensor._payload)
     elif held._node is None and held._payload.flags.writeable:
-        thread.state.run(np.add, held._payload, holder.pop()._payload, held._payload)
+        g = holder.pop()
+        array = g if type(g) is np.ndarray else g._payload
+        thread.state.run(np.add, held._payload, array, held._payload)
         wrote(held, "backward")
     else:
-        tensor._grad = ops.add(held, holder.pop())
+        g = holder.pop()
+        tensor._grad = ops.add(held, from_array(g) if type(g) is np.ndarray else g)
     if node.extra is not None:
         for hook in list(node.extra.post_accumulate.values()):
             hook(tensor)

@@ -2,28 +2,28 @@
 
 A first pass counts how many gradients each node will receive; a node runs when all have come. Of the ready nodes the
 one recorded last runs first; leaves run at once, so that a hook on a parameter fires as soon as its gradient is whole.
-Gradients in flight live in one table, keyed by node, and never on the nodes.
+Gradients in flight live in one table, keyed by node, and never on the nodes: while nothing is recorded they travel as
+plain arrays (see :mod:`wengert.tape.lane`), and become tensors where a rule or hook needs one.
 """
 
-from heapq import heappop, heappush
+from heapq import heappush
 from typing import Any
 
 import numpy as np
 
 from wengert.core.node import Freed, Leaf, Node, OpNode, Output
 from wengert.core.place import Place, describe
-from wengert.core.record import Packed, unpack
+from wengert.core.record import unpack
 from wengert.core.registry import ops
 from wengert.core.state import State, thread
-from wengert.core.tensor import Tensor, from_array
-from wengert.errors import AnomalyError, GraphFreedError, ShapeError
+from wengert.core.tensor import from_array
+from wengert.errors import AnomalyError
 from wengert.tape.accumulate import accumulate, into_leaf, retain
 from wengert.tape.function import FunctionNode
 from wengert.tape.hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
+from wengert.tape.lane import GRADIENT, LEFT, OWNED, Pending, drain, fitted, freed_error, noted, wrapped
 
 __all__ = ["Walk"]
-
-ndarray, asarray, new_tensor = np.ndarray, np.asarray, object.__new__
 
 
 class Walk:
@@ -37,134 +37,67 @@ class Walk:
         into_leaves: whether gradients reach ``.grad`` of leaves (of the targets only, if there are any).
     """
 
-    __slots__ = ("captured", "create", "counts", "freed", "grads", "into_leaves", "keep", "needed", "notes", "owned", "ready", "starts", "targets")
+    __slots__ = ("captured", "create", "freed", "into_leaves", "keep", "needed", "notes", "ready", "table", "targets")
 
     def __init__(self, *, keep: bool, create: bool, place: Place, targets: set[Node] | None, into_leaves: bool) -> None:
         self.keep, self.create, self.freed = keep, create, Freed(place)
         self.targets, self.into_leaves = targets, into_leaves
-        self.grads: dict[Node, Any] = {}
-        self.owned: set[Node] = set()
-        self.counts: dict[Node, int] = {}
+        self.table: dict[Node, Pending] = {}
         self.ready: list[tuple[int, int, Node]] = []
         self.needed: set[Node] | None = None
         self.captured: dict[Node, Any] = {}
-        self.starts: list[Node] = []
         self.notes: dict[Any, Any] = {}  # what hooks on several gradients remember during this pass
 
     def run(self, roots: list[tuple[Node, Any]]) -> dict[Node, Any]:
         """Walk from ``roots`` (node and cotangent) and return the gradients of the targets."""
-        starts = self.starts = [node for node, _ in roots]
+        starts = [node for node, _ in roots]
         if self.targets is not None:
-            self.needed = leading_to(starts, self.targets)
+            needed = self.needed = leading_to(starts, self.targets)
+            starts = [node for node in starts if node in needed]
         self._count(starts)
         state = thread.state
         before, state.grad = state.grad, self.create
         outer, state.walk = state.walk, self
         try:
             for node, cotangent in roots:
-                if self.needed is None or node in self.needed:
+                if node in self.table:
                     self._receive(node, cotangent)
             for node in dict.fromkeys(starts):
-                if node not in self.counts and (self.needed is None or node in self.needed):
-                    self._enqueue(node)
-            self._drain(state)
+                if not self.table[node][LEFT]:
+                    self.enqueue(node)
+            drain(self, state)
         finally:
             state.grad, state.walk = before, outer
         return self.captured
 
     def reaches(self, node: Node) -> bool:
         """True if this pass visits the node."""
-        return node in self.counts or node in self.starts
+        return node in self.table
 
     def _count(self, starts: list[Node]) -> None:
-        counts, needed = self.counts, self.needed
-        seen = set(starts)
-        stack = list(seen)
+        """Enter every node that will run, with the number of gradients it will receive."""
+        table, needed = self.table, self.needed
+        for node in starts:
+            table[node] = [0, False, None]
+        stack = list(table)
         while stack:
             for node in stack.pop().inputs:
                 if node is None or (needed is not None and node not in needed):
                     continue
-                counts[node] = counts.get(node, 0) + 1
-                if node not in seen:
-                    seen.add(node)
+                pending = table.get(node)
+                if pending is None:
+                    table[node] = [1, False, None]
                     stack.append(node)
+                else:
+                    pending[LEFT] += 1
 
-    def _enqueue(self, node: Node) -> None:
+    def enqueue(self, node: Node) -> None:
+        """Enter a node whose gradients have all come among the ready ones."""
         heappush(self.ready, (-node.sequence, id(node), node))
 
-    def _drain(self, state: State) -> None:
-        """Run ready nodes until none is left: those with nothing special about them here, the others in ``_visit``."""
-        ready, grads, counts, owned = self.ready, self.grads, self.counts, self.owned
-        plain = self.targets is None and not state.anomaly and not self.create
-        keep, freed, run = self.keep, self.freed, state.run
-        while ready:
-            node: Any = heappop(ready)[2]
-            if not plain or type(node) is not OpNode or node.extra is not None or not node.plan.simple:
-                self._visit(node, state)
-                continue
-            g = grads.pop(node, None)
-            if g is None or type(node.saved) is Freed:
-                self._visit(node, state, g)
-                continue
-            saved, versions, inputs, dtype = node.saved, node.versions, node.inputs, node.dtype
-            for number, rule, slots, arithmetic in node.plan.rules:
-                after = inputs[number]
-                try:
-                    found = self._arithmetic(run, rule, g, saved, versions, slots, dtype) if arithmetic else None
-                    if found is None:
-                        found = rule(g, *[unpack(node, slot) for slot in slots])
-                except Exception as error:
-                    raise noted(error, node) from None
-                array = found._payload
-                if array.shape != after.shape or array.dtype is not after.dtype:
-                    found = fitted(node, after, found)
-                held = grads.get(after)
-                if held is None:
-                    grads[after] = found
-                else:
-                    grads[after] = accumulate(held, found, False, after in owned)
-                    owned.add(after)
-                left = counts[after] - 1
-                counts[after] = left
-                if not left:
-                    heappush(ready, (-after.sequence, id(after), after))
-            if not keep and node.plan.keeps_tensors:
-                node.saved, node.versions = freed, None
-
-    @staticmethod
-    def _arithmetic(run: Any, rule: Any, g: Any, saved: Any, versions: Any, slots: Any, dtype: Any) -> Any:
-        """Run an arithmetic rule on the arrays of unchanged tensors of one dtype; None if they are not such."""
-        x = g._payload
-        if type(x) is not ndarray or x.dtype is not dtype or dtype.kind != "f":
-            return None
-        arguments = [x]
-        for slot in slots:
-            value, version = saved[slot], versions[slot]
-            if version is not None:
-                if type(version) is int:
-                    cell = value._cell
-                    if cell is not None and cell.count != version:
-                        return None
-                    value = value._payload
-                elif type(version) is tuple or version.count:
-                    return None
-                if type(value) is not ndarray or value.dtype is not dtype:
-                    return None
-            elif isinstance(value, Packed):
-                return None
-            arguments.append(value)
-        array = run(rule, *arguments)
-        if array is x:
-            return g
-        out = new_tensor(Tensor)
-        out._payload = array if type(array) is ndarray else asarray(array)
-        out._node = out._cell = out._view = out._grad = None
-        return out
-
-    def _visit(self, node: Node, state: State, g: Any = None) -> None:
-        if g is None:
-            g = self.grads.pop(node, None)
-        self.owned.discard(node)
+    def visit(self, node: Node, pending: Pending, state: State) -> None:
+        """Run one node with everything that may hang on it: hooks, captures, several results, a user's Function."""
+        g, pending[GRADIENT] = wrapped(pending[GRADIENT]), None
         if g is not None and node.extra is not None:
             g = run_tensor_hooks(node, g)
         if self.targets is not None and node in self.targets and g is not None:
@@ -185,20 +118,20 @@ class Walk:
                 self._custom(node, g, state)
             elif any_below(node, self.needed):
                 self._differentiate(node, g, state)  # type: ignore[arg-type]
-        counts, needed = self.counts, self.needed
         for after in node.inputs:
-            if after is not None and (needed is None or after in needed):
-                left = counts[after] - 1
-                counts[after] = left
-                if not left:
-                    self._enqueue(after)
+            waiting = None if after is None else self.table.get(after)
+            if after is not None and waiting is not None:
+                waiting[LEFT] -= 1
+                if not waiting[LEFT]:
+                    self.enqueue(after)
 
     def _collect(self, node: Output, g: Any) -> None:
         """Put the gradient of one of several results into its slot."""
         parent: Any = node.inputs[0]
-        slots = self.grads.get(parent)
-        if slots is None:
-            slots = self.grads[parent] = [None] * parent.outputs
+        pending = self.table[parent]
+        if pending[GRADIENT] is None:
+            pending[GRADIENT] = [None] * parent.outputs
+        slots = pending[GRADIENT]
         held = slots[node.index]
         slots[node.index] = g if held is None else ops.add(held, g)
 
@@ -274,28 +207,13 @@ class Walk:
             self._receive(after, found)
 
     def _receive(self, node: Node, g: Any) -> None:
-        held = self.grads.get(node)
+        pending = self.table[node]
+        held = pending[GRADIENT]
         if held is None:
-            self.grads[node] = g
+            pending[GRADIENT] = g
         else:
-            self.grads[node] = accumulate(held, g, self.create, node in self.owned)
-            self.owned.add(node)
-
-
-def noted(error: Exception, node: OpNode) -> Exception:
-    """Return an error with the forward operator and user line it belongs to as a note."""
-    error.add_note(f"while differentiating {node.op.name}(), recorded at {describe(node.place)}")
-    return error
-
-
-def freed_error(node: Any) -> GraphFreedError:
-    """Return the error for a second backward through a node."""
-    return GraphFreedError(
-        f"backward a second time through {node.title}() (recorded at {describe(node.place)}): what it saved was freed "
-        f"by the first backward, at {describe(node.saved.place)}.\n"
-        "  If a value computed in an earlier iteration is used again (a hidden state, a running loss), detach() it.\n"
-        "  If two losses share a part, add them and call backward once, or pass retain_graph=True to the first."
-    )
+            pending[GRADIENT] = accumulate(wrapped(held), g, self.create, pending[OWNED])
+            pending[OWNED] = True
 
 
 def leading_to(starts: list[Node], targets: set[Node]) -> set[Node]:
@@ -329,22 +247,6 @@ def materialized(node: OpNode, slots: list[Any]) -> tuple[Any, ...]:
             g = from_array(np.zeros(shape, dtype))
         filled.append(g)
     return tuple(filled)
-
-
-def fitted(node: Any, after: Node, g: Any) -> Any:
-    """Return a gradient in the shape and dtype of the tensor it belongs to: broadcasting and promotion are undone."""
-    array = g._payload
-    if array.shape != after.shape:
-        try:
-            g = ops.sum_to_size(g, after.shape)
-        except RuntimeError:
-            raise ShapeError(
-                f"the derivative of {node.title}() gave a gradient of shape {tuple(array.shape)} for a tensor of "
-                f"shape {tuple(after.shape)}"
-            ) from None
-    if array.dtype is not after.dtype and array.dtype != after.dtype:
-        g = ops.cast(g, after.dtype)
-    return g
 
 
 def anomaly(node: Any, index: int) -> AnomalyError:

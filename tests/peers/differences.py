@@ -1,0 +1,52 @@
+"""Where an operator differs from PyTorch on purpose: its name, a pattern of the difference, and why."""
+
+import re
+
+UNDEFINED = "PyTorch has no derivative here"
+LIMITS = "wengert gives the limit where PyTorch gives nan"
+
+DIFFERENT: dict[str, tuple[str, str]] = {
+    "abs": (r"gradient of abs\(array\(\[0.0, -0.0, -inf, nan\]\)\)", "the gradient at nan is nan, PyTorch hides it as 0"),
+    "celu": (r"gradient of celu\(array\(\[0.0, nan\]\)\)", "the gradient at nan is nan, PyTorch passes it on"),
+    "digamma": (r"gradient of digamma\(array\(\[-1.0, -0.0\]\)\)", "the derivative at a pole is inf, PyTorch gives 1e32"),
+    "elu": (r"gradient of elu\(array\(\[0.0, nan\]\)\)", "the gradient at nan is nan, PyTorch passes it on"),
+    "floor_divide": (r"aten::floor_divide is not implemented", UNDEFINED),
+    "heaviside": (r"requires_grad False|heaviside\(array\(\[-1.0, 0.0, 2.0, nan\]\)", "carries no gradient; nan stays nan"),
+    "hypot": (r"gradient of hypot\(array\(\[0.0\]\), array\(\[0.0\]\)\)", LIMITS),
+    "i0": (r"array\(\[inf, -inf, nan, -0.0\]\)", LIMITS),
+    "igamma": (r"MissingRuleError|igamma_cpu", "says at once that there is no derivative in the first argument; takes integers"),
+    "igammac": (r"MissingRuleError|igammac_cpu", "says at once that there is no derivative in the first argument; takes integers"),
+    "ldexp": (r"gradient of ldexp", "PyTorch's gradient is 0 for negative integer exponents"),
+    "logaddexp": (r"gradient of logaddexp\(array\(\[-inf", LIMITS),
+    "logaddexp2": (r"gradient of logaddexp2\(array\(\[-inf", LIMITS),
+    "logical_and": (r"must be Tensor, not", "takes numbers too"),
+    "logical_or": (r"must be Tensor, not", "takes numbers too"),
+    "logical_xor": (r"must be Tensor, not", "takes numbers too"),
+    "nan_to_num": (r"does not support automatic differentiation for outputs with complex dtype", UNDEFINED),
+    "nextafter": (r"requires_grad False", "carries no gradient"),
+    "polar": (r"gradient of polar", "PyTorch's gradient has the wrong sign for a negative modulus"),
+    "polygamma": (r"gradient of polygamma\(1, array\(\[0.0, inf, nan\]\)\)", LIMITS),
+    "remainder": (r"aten::remainder is not implemented", UNDEFINED),
+    "selu": (r"gradient of selu\(array\(\[0.0, nan\]\)\)", "the gradient at nan is nan, PyTorch passes it on"),
+    "sgn": (r"ZeroTensor|sgn\(array\(\[0.0, -0.0, nan\]\)\)", "nan stays nan; PyTorch's zero gradient cannot be read"),
+    "sign": (r"sign\(array\(\[0.0, -0.0, nan\]\)\)", "nan stays nan"),
+    "silu": (r"does not support automatic differentiation for outputs with complex dtype", UNDEFINED),
+    "softsign": (r"gradient of softsign\(array\(\[inf, -inf\]\)\)", LIMITS),
+    "special_bessel_j0": (r"PyTorch False|tolerance", "has a derivative, limits at infinity, and full precision near its zeros"),
+    "special_bessel_j1": (r"PyTorch False|array\(\[inf", "has a derivative, and limits at infinity"),
+    "special_bessel_y0": (r"PyTorch False|array\(\[0.0, inf", "has a derivative, and limits at infinity"),
+    "special_bessel_y1": (r"PyTorch False|array\(\[0.0, inf", "has a derivative, and limits at infinity"),
+    "special_i1": (r"array\(\[inf, -inf, nan, -0.0\]\)", LIMITS),
+    "special_log_ndtr": (r"gradient of special_log_ndtr\(array\(\[inf, -inf", LIMITS),
+    "special_spherical_bessel_j0": (r"PyTorch False", UNDEFINED),
+    "special_xlog1py": (r"gradient of special_xlog1py\(array\(\[0.0", LIMITS),
+    "special_zeta": (r"MissingRuleError", "says at once that there is no derivative in the first argument"),
+    "view_as_complex": (r"stride 1", "PyTorch refuses some empty tensors"),
+    "view_as_real": (r"stride 1", "PyTorch refuses some empty tensors"),
+    "xlogy": (r"gradient of xlogy\(array\(\[0.0, 0.0, 0.0, nan\]\)", LIMITS),
+}  # fmt: skip
+
+
+def explained(name: str, difference: str) -> bool:
+    """True if a difference found by ``compare`` is a known one."""
+    return name in DIFFERENT and re.search(DIFFERENT[name][0], difference) is not None

@@ -1,0 +1,150 @@
+"""The fast lane of backward: nodes with one result, no hooks, while the pass itself is not recorded.
+
+Gradients travel as NumPy arrays here. A rule that is plain arithmetic runs on the arrays themselves; any other rule gets
+tensors. Whatever is special about a node sends it to :meth:`Walk.visit`, which gives the same result.
+"""
+
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from wengert.core.node import Freed, Leaf, OpNode
+from wengert.core.place import describe
+from wengert.core.record import Packed, unpack
+from wengert.core.registry import ops
+from wengert.core.state import State
+from wengert.core.tensor import from_array
+from wengert.errors import GraphFreedError, ShapeError
+from wengert.tape.accumulate import accumulate, into_leaf
+
+__all__ = ["GRADIENT", "LEFT", "OWNED", "Pending", "drain", "fitted", "freed_error", "noted", "wrapped"]
+
+Pending = list[Any]
+# What the table holds of a node: gradients still to come, whether their sum so far is ours to write into, that sum (last).
+LEFT, OWNED, GRADIENT = 0, 1, 2
+
+ndarray, asarray = np.ndarray, np.asarray
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+
+
+def drain(walk: Any, state: State) -> None:
+    """Run ready nodes until none is left."""
+    ready, table, targets = walk.ready, walk.table, walk.targets
+    plain = not walk.create and not state.anomaly
+    keep, freed, run, into_leaves = walk.keep, walk.freed, state.run, walk.into_leaves
+    following: Any = None
+    while following is not None or ready:
+        if following is not None:
+            node, following = following, None
+        else:
+            node = heappop(ready)[2]
+        pending = table[node]
+        special = not plain or node.extra is not None or (targets is not None and node in targets)
+        if not special and type(node) is Leaf:
+            if into_leaves:
+                into_leaf(node, pending, False)
+            continue
+        g = pending[GRADIENT]
+        if special or type(node) is not OpNode or g is None or not node.plan.simple or type(node.saved) is Freed:
+            walk.visit(node, pending, state)
+            continue
+        pending[GRADIENT] = None
+        inputs = node.inputs
+        for number, rule, slots, arithmetic in node.plan.rules:
+            after = inputs[number]
+            waiting = table.get(after)
+            if waiting is None:
+                continue
+            try:
+                found = None if not arithmetic else g if arithmetic == "identity" else on_arrays(run, rule, g, node, slots)
+                if found is None:
+                    g = wrapped(g)
+                    found = rule(g, *[unpack(node, slot) for slot in slots])
+            except Exception as error:
+                raise noted(error, node) from None
+            array = found if type(found) is ndarray else found._payload
+            if array.shape != after.shape or array.dtype is not after.dtype:
+                found = fitted(node, after, wrapped(found))
+            held = waiting[GRADIENT]
+            if held is None:
+                waiting[GRADIENT] = found
+            else:
+                waiting[GRADIENT] = accumulate(wrapped(held), wrapped(found), False, waiting[OWNED])
+                waiting[OWNED] = True
+            waiting[LEFT] -= 1
+            if not waiting[LEFT]:
+                if following is None and not ready:
+                    following = after
+                else:
+                    heappush(ready, (-after.sequence, id(after), after))
+                    if following is not None:
+                        heappush(ready, (-following.sequence, id(following), following))
+                        following = None
+        if not keep and node.plan.keeps_tensors:
+            node.saved, node.versions = freed, None
+
+
+def on_arrays(run: Any, rule: Any, g: Any, node: OpNode, slots: Any) -> Any:
+    """Run an arithmetic rule on the arrays of unchanged tensors of one float dtype; None if they are not such."""
+    x = g if type(g) is ndarray else g._payload
+    dtype = node.dtype
+    if (dtype is not F32 and dtype is not F64) or type(x) is not ndarray or x.dtype is not dtype:
+        return None
+    saved, versions = node.saved, node.versions
+    arguments = []
+    for slot in slots:
+        value, version = saved[slot], versions[slot]
+        if version is None:
+            if type(value) is Packed:
+                return None
+        else:
+            if type(version) is int:
+                cell = value._cell
+                if cell is not None and cell.count != version:
+                    return None
+                value = value._payload
+            elif type(version) is tuple or version.count:
+                return None
+            if type(value) is not ndarray or value.dtype is not dtype:
+                return None
+        arguments.append(value)
+    array = run(rule, x, *arguments)
+    return array if type(array) is ndarray else asarray(array)
+
+
+def wrapped(g: Any) -> Any:
+    """Return a gradient in flight as a tensor."""
+    return from_array(g) if type(g) is ndarray else g
+
+
+def fitted(node: Any, after: Any, g: Any) -> Any:
+    """Return a gradient in the shape and dtype of the tensor it belongs to: broadcasting and promotion are undone."""
+    array = g._payload
+    if array.shape != after.shape:
+        try:
+            g = ops.sum_to_size(g, after.shape)
+        except RuntimeError:
+            raise ShapeError(
+                f"the derivative of {node.title}() gave a gradient of shape {tuple(array.shape)} for a tensor of "
+                f"shape {tuple(after.shape)}"
+            ) from None
+    if array.dtype is not after.dtype and array.dtype != after.dtype:
+        g = ops.cast(g, after.dtype)
+    return g
+
+
+def noted(error: Exception, node: OpNode) -> Exception:
+    """Return an error with the forward operator and user line it belongs to as a note."""
+    error.add_note(f"while differentiating {node.op.name}(), recorded at {describe(node.place)}")
+    return error
+
+
+def freed_error(node: Any) -> GraphFreedError:
+    """Return the error for a second backward through a node."""
+    return GraphFreedError(
+        f"backward a second time through {node.title}() (recorded at {describe(node.place)}): what it saved was freed "
+        f"by the first backward, at {describe(node.saved.place)}.\n"
+        "  If a value computed in an earlier iteration is used again (a hidden state, a running loss), detach() it.\n"
+        "  If two losses share a part, add them and call backward once, or pass retain_graph=True to the first."
+    )
