@@ -23,7 +23,7 @@ from wengert.core.tensor import Tensor
 from wengert.operators.absent import claim as claim_absent_methods
 from wengert.settings import get_default_dtype, set_default_dtype
 from wengert.tape.modes import (
-    enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad, set_grad_enabled,
+    enable_grad, inference_mode, is_anomaly_check_nan_enabled, is_anomaly_enabled, is_grad_enabled, is_inference_mode_enabled, no_grad, set_grad_enabled,
 )  # fmt: skip
 
 __version__ = "0.1.0"
@@ -44,7 +44,8 @@ _ELSEWHERE = {"load_file": "serialization", "save_file": "serialization"}
 __all__ = [
     "Generator", "Size", "Tensor", "autograd", "bfloat16", "bool", "cdouble", "cfloat", "complex64", "complex128", "default_generator", "double", "dtype",
     "enable_grad", "finfo", "float", "float16", "float32", "float64", "get_default_dtype", "half", "iinfo", "inf",
-    "inference_mode", "int", "int8", "int16", "int32", "int64", "is_grad_enabled", "is_inference_mode_enabled", "long",
+    "inference_mode", "int", "int8", "int16", "int32", "int64", "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled", "is_grad_enabled", "is_inference_mode_enabled", "long",
     "nan", "no_grad", "operators", "ops", "pi", "promote_types", "set_default_dtype", "set_grad_enabled", "set_printoptions",
     "short", "uint8", "uint16", "uint32", "uint64",
 ]  # fmt: skip

@@ -193,8 +193,13 @@ def result_dtype(dims: Iterable[DType], zeros: Iterable[DType], scalars: Iterabl
     result = ranks[0]
     for lower in ranks[1:]:
         if lower.category > result.category:
-            result = promote_types(result, lower)
+            result = complex_of(result) if (result.category, lower.category) == (FLOAT, COMPLEX) else lower
     return result
+
+
+def complex_of(dtype: DType) -> DType:
+    """Return the complex dtype whose parts have a floating-point dtype (of float16 and bfloat16: complex64)."""
+    return complex128 if dtype is float64 else complex64
 
 
 def can_cast(source: DType, target: DType) -> bool:

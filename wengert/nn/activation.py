@@ -6,7 +6,6 @@ into the input's memory.
 
 from typing import Any
 
-from wengert.core.inplace import adopt, check_writable
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.nn.module import Module
@@ -17,14 +16,6 @@ __all__ = [
     "LogSigmoid", "Mish", "PReLU", "RReLU", "ReLU", "ReLU6", "SiLU", "Sigmoid", "Softplus", "Softshrink", "Softsign",
     "Tanh", "Tanhshrink", "Threshold",
 ]  # fmt: skip
-
-
-def written(name: str, input: Tensor, result: Tensor, inplace: bool) -> Tensor:
-    """Return ``result``, or (``inplace``) ``input`` after the result was written into it."""
-    if not inplace:
-        return result
-    check_writable(f"{name}_", input)
-    return adopt(f"{name}_", input, result)
 
 
 class _Inplace(Module):
@@ -50,9 +41,7 @@ class ReLU(_Inplace):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return max(input, 0)."""
-        if self.inplace:
-            return written("relu", input, ops.relu(input), True)
-        return ops.relu(input)
+        return ops.relu(input, True) if self.inplace else ops.relu(input)
 
 
 class ReLU6(_Inplace):
@@ -66,7 +55,7 @@ class ReLU6(_Inplace):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the input clipped to [0, 6]."""
-        return written("relu6", input, ops.relu6(input), self.inplace)
+        return ops.relu6(input, self.inplace)
 
 
 class SELU(_Inplace):
@@ -80,7 +69,7 @@ class SELU(_Inplace):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return SELU of the input."""
-        return written("selu", input, ops.selu(input), self.inplace)
+        return ops.selu(input, self.inplace)
 
 
 class SiLU(_Inplace):
@@ -94,7 +83,7 @@ class SiLU(_Inplace):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return input · sigmoid(input)."""
-        return written("silu", input, ops.silu(input), self.inplace)
+        return ops.silu(input, self.inplace)
 
 
 class Mish(_Inplace):
@@ -108,7 +97,7 @@ class Mish(_Inplace):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return input · tanh(softplus(input))."""
-        return written("mish", input, ops.mish(input), self.inplace)
+        return ops.mish(input, self.inplace)
 
 
 class Hardsigmoid(_Inplace):
@@ -122,7 +111,7 @@ class Hardsigmoid(_Inplace):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the piecewise linear sigmoid."""
-        return written("hardsigmoid", input, ops.hardsigmoid(input), self.inplace)
+        return ops.hardsigmoid(input, self.inplace)
 
 
 class Hardswish(_Inplace):
@@ -136,7 +125,7 @@ class Hardswish(_Inplace):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return input · hardsigmoid(input)."""
-        return written("hardswish", input, ops.hardswish(input), self.inplace)
+        return ops.hardswish(input, self.inplace)
 
 
 class Threshold(Module):
@@ -156,7 +145,7 @@ class Threshold(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the thresholded input."""
-        return written("threshold", input, ops.threshold(input, self.threshold, self.value), self.inplace)
+        return ops.threshold(input, self.threshold, self.value, self.inplace)
 
     def extra_repr(self) -> str:
         """The two numbers."""
@@ -185,7 +174,7 @@ class Hardtanh(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the clipped input."""
-        return written("hardtanh", input, ops.hardtanh(input, self.min_val, self.max_val), self.inplace)
+        return ops.hardtanh(input, self.min_val, self.max_val, self.inplace)
 
     def extra_repr(self) -> str:
         """The two bounds."""
@@ -209,7 +198,7 @@ class RReLU(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the randomly leaky input."""
-        return written("rrelu", input, ops.rrelu(input, self.lower, self.upper, self.training), self.inplace)
+        return ops.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
     def extra_repr(self) -> str:
         """The range of slopes."""
@@ -232,7 +221,7 @@ class ELU(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return ELU of the input."""
-        return written("elu", input, ops.elu(input, self.alpha), self.inplace)
+        return ops.elu(input, self.alpha, self.inplace)
 
     def extra_repr(self) -> str:
         """The scale of the negative side."""
@@ -255,7 +244,7 @@ class CELU(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return CELU of the input."""
-        return written("celu", input, ops.celu(input, self.alpha), self.inplace)
+        return ops.celu(input, self.alpha, self.inplace)
 
     def extra_repr(self) -> str:
         """The scale of the negative side."""
@@ -278,7 +267,7 @@ class LeakyReLU(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the leaky input."""
-        return written("leaky_relu", input, ops.leaky_relu(input, self.negative_slope), self.inplace)
+        return ops.leaky_relu(input, self.negative_slope, self.inplace)
 
     def extra_repr(self) -> str:
         """The slope."""

@@ -4,7 +4,6 @@ from typing import Any
 
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
-from wengert.nn.activation import written
 from wengert.nn.module import Module
 
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
@@ -20,10 +19,8 @@ class _Dropout(Module):
         self.p = p
         self.inplace = inplace
 
-    def _drop(self, name: str, operator: Any, input: Tensor) -> Tensor:
-        if not self.training:
-            return input
-        return written(name, input, operator(input, self.p, True), self.inplace)
+    def _drop(self, operator: Any, input: Tensor) -> Tensor:
+        return operator(input, self.p, True, self.inplace) if self.training else input
 
 
 class Dropout(_Dropout):
@@ -40,7 +37,7 @@ class Dropout(_Dropout):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the input with elements dropped."""
-        return self._drop("dropout", ops.dropout, input)
+        return self._drop(ops.dropout, input)
 
 
 class Dropout1d(_Dropout):
@@ -54,7 +51,7 @@ class Dropout1d(_Dropout):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the input with channels dropped."""
-        return self._drop("dropout1d", ops.dropout1d, input)
+        return self._drop(ops.dropout1d, input)
 
 
 class Dropout2d(_Dropout):
@@ -68,7 +65,7 @@ class Dropout2d(_Dropout):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the input with channels dropped."""
-        return self._drop("dropout2d", ops.dropout2d, input)
+        return self._drop(ops.dropout2d, input)
 
 
 class Dropout3d(_Dropout):
@@ -82,7 +79,7 @@ class Dropout3d(_Dropout):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the input with channels dropped."""
-        return self._drop("dropout3d", ops.dropout3d, input)
+        return self._drop(ops.dropout3d, input)
 
 
 class AlphaDropout(_Dropout):
@@ -96,7 +93,7 @@ class AlphaDropout(_Dropout):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the input with elements sent to SELU's negative saturation."""
-        return self._drop("alpha_dropout", ops.alpha_dropout, input)
+        return self._drop(ops.alpha_dropout, input)
 
 
 class FeatureAlphaDropout(_Dropout):
@@ -110,4 +107,4 @@ class FeatureAlphaDropout(_Dropout):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the input with channels sent to SELU's negative saturation."""
-        return self._drop("feature_alpha_dropout", ops.feature_alpha_dropout, input)
+        return self._drop(ops.feature_alpha_dropout, input)

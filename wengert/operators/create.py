@@ -58,7 +58,7 @@ def _size(size: Any) -> tuple[int, ...]:
 def _dtype(dtype: Any, out: Any = None) -> DType:
     """Return the dtype asked for, that of ``out``, or the default."""
     if dtype is None:
-        return settings.default_dtype if out is None else out.dtype
+        return out.dtype if isinstance(out, Tensor) else settings.default_dtype
     return to_dtype(dtype)
 
 

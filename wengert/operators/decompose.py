@@ -85,8 +85,9 @@ def _factors(a: Any) -> bool:
     jvp={"A": _cholesky_jvp},
     spec=same_spec("linalg_cholesky"),
     samples=lambda s: [
-        s(s.array(_POSITIVE), grad=False), s(s.array(_POSITIVE), upper=True, grad=False), s(s.array(_POSITIVE_BATCH), grad=False),
-        s(s.array(_HERMITIAN), grad=False), s((0, 0)), s((0, 2, 2)), s((1, 1), kind="positive"), s.error(RuntimeError, "square", (2, 3)),
+        s(s.array(_POSITIVE), grad=False), s(s.array(_POSITIVE), upper=True, grad=False),
+        s(s.array(_POSITIVE_BATCH), grad=False), s(s.array(_HERMITIAN), grad=False), s((0, 0)), s((0, 2, 2)),
+        s((1, 1), kind="positive"), s.error(RuntimeError, "square", (2, 3)),
         s.error(RuntimeError, "order 2 is not", s.array([[1.0, 2.0], [2.0, 1.0]])),
         s.error(RuntimeError, "matrix 1 of the batch", s.array([[[1.0]], [[-1.0]]])),
     ],

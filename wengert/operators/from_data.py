@@ -9,9 +9,11 @@ import numpy as np
 from wengert.array.device import to_device
 from wengert.array.dtype import DType, dtype_of, promote_types, scalar_dtype, to_dtype
 from wengert.core.methods import attach
+from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, alias, from_array
 from wengert.errors import GradientLossWarning
 from wengert.operators.create import creation, finished
+from wengert.operators.to_dtype import converted
 from wengert.settings import settings
 
 __all__ = ["array_of"]
@@ -127,7 +129,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
     to_device(device)
     kind = None if dtype is None else to_dtype(dtype)
     if isinstance(data, Tensor):
-        return data if kind is None else data.to(kind)
+        return data if kind is None else converted(data, kind)
     if isinstance(data, np.ndarray) and data.dtype.isnative and kind in (None, dtype_of(data.dtype)):
         return from_array(np.asarray(data))
     return from_array(array_of(data, kind, "as_tensor"))
@@ -140,10 +142,10 @@ def asarray(
     """Return ``obj`` as a tensor; ``copy`` says whether to copy: always, never, or (None) only if it must be."""
     to_device(device)
     if isinstance(obj, Tensor):
-        result = obj if dtype is None else obj.to(dtype)
-        result = result.clone() if copy and result is obj else result
+        result: Any = obj if dtype is None else converted(obj, to_dtype(dtype))
+        result = ops.clone(result) if copy and result is obj else result
         shared = result is obj
-        result = result if requires_grad else result.detach() if result.requires_grad else result
+        result = ops.detach(result) if result.requires_grad and not requires_grad else result
     else:
         if hasattr(obj, "__dlpack__") and not isinstance(obj, np.ndarray | np.generic):
             obj = np.from_dlpack(obj)
@@ -176,7 +178,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     """Return a tensor that shares the memory of an object with ``__dlpack__`` (an array of another library)."""
     to_device(device)
     if isinstance(ext_tensor, Tensor):
-        return ext_tensor.clone() if copy else alias(ext_tensor)
+        return ops.clone(ext_tensor) if copy else alias(ext_tensor)
     return from_numpy(np.from_dlpack(ext_tensor, copy=copy))
 
 

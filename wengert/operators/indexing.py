@@ -21,6 +21,7 @@ from wengert.core.registry import operators, ops
 from wengert.core.tensor import Tensor, from_array
 from wengert.errors import ShapeError
 from wengert.kernels import scatter as kernels
+from wengert.operators.to_dtype import converted
 from wengert.operators.writes import number_as, recording, write_recorded, written
 
 __all__ = ["getitem", "getitem_transpose", "index_read", "index_transpose", "index_write", "parse", "write_at"]
@@ -417,7 +418,7 @@ def put(self: Any, key: Any, value: Any) -> None:
 def _value_like(target: Any, value: Any) -> Any:
     """Return a value to be written, a number or a tensor, as a tensor of the target's dtype."""
     if isinstance(value, Tensor):
-        return value.to(target.dtype)
+        return converted(value, target.dtype)
     return from_array(number_as("setitem", value, target._payload.dtype))
 
 

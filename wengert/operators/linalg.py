@@ -20,7 +20,7 @@ from wengert.errors import ShapeError
 from wengert.kernels import triangular
 from wengert.kernels.matrix_exp import matrix_exp as matrix_exp_kernel
 from wengert.operators.checks import same_dtype
-from wengert.operators.matrices import invertible, matrix_shape, same_spec, square_shape
+from wengert.operators.matrices import invertible, is_vector, matrix_shape, same_spec, square_shape
 
 __all__ = [
     "cholesky_inverse", "cholesky_solve", "inverse", "linalg_inv", "linalg_matrix_exp", "linalg_matrix_power",
@@ -115,11 +115,6 @@ def solve_matrices(A: Inexact, B: Inexact) -> Any:
     return invertible("linalg_solve", np.linalg.solve, A, B)
 
 
-def _is_vector(A: Any, B: Any) -> bool:
-    """True if B holds one right side per matrix, and not columns: PyTorch's rule."""
-    return B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1]))
-
-
 @composite(
     samples=lambda s: [
         s(s.array(_A2), (2, 3)), s(s.array(_A2), (2,)), s(s.array(_BATCH), (2, 2)), s(s.array(_A2), (3, 2), left=False),
@@ -142,7 +137,7 @@ def linalg_solve(A: Any, B: Any, *, left: bool = True) -> Any:
         tensor([1.0000, 0.5000])
     """
     square_shape("linalg_solve", A.shape)
-    if _is_vector(A, B):
+    if is_vector(A, B):
         if not left:
             raise ShapeError(f"linalg_solve(): left=False needs a matrix B, got shape {tuple(B.shape)}")
         return ops.squeeze(ops.solve_matrices(A, ops.unsqueeze(B, -1)), -1)

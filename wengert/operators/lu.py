@@ -1,25 +1,25 @@
 """LU factors with partial pivoting, A = P L U, and linear systems solved with them.
 
-L and U are kept packed in one matrix, as LAPACK does; everything else is made from that by operators. Derivative: Walter,
-Lehmann, "Algorithmic differentiation of linear algebra functions with application in optimum experimental design", 2010,
-and for matrices that are not square the rest of L or U follows from the square part by a triangular system.
+L and U are kept packed in one matrix, as LAPACK does; everything else is made from that by operators. Derivative:
+Walter, Lehmann, "Algorithmic differentiation of linear algebra functions with application in optimum experimental
+design", 2010; where A is not square, the rest of L or U follows from the square part by a triangular system.
 """
 
-from collections import namedtuple
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from wengert.array.dtype import int32
-from wengert.core.arguments import Inexact, Integer
+from wengert.core.arguments import DTypeOrNone, Inexact, Integer
 from wengert.core.families import composite, nondifferentiable, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
-from wengert.errors import ShapeError
 from wengert.kernels import triangular
-from wengert.operators.matrices import LinAlgError, failure, matrix_shape, square_shape
+from wengert.operators.matrices import failure, is_vector, matrix_shape, square_shape
 
 __all__ = [
     "linalg_inv_ex", "linalg_lu", "linalg_lu_factor", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_solve_ex", "lu",
-    "lu_permutation", "lu_solve", "lu_unpack",
+    "lu_packed", "lu_permutation", "lu_solve", "lu_unpack",
 ]  # fmt: skip
 
 _A3 = [[1.0, 2.0, -0.5], [3.0, 1.0, 1.0], [-1.0, 0.2, 2.5]]
@@ -28,13 +28,17 @@ _WIDE = [[1.0, 3.0, 0.5], [2.0, -1.0, 1.5]]
 _BATCH = [[[3.0, 1.0], [-1.0, 2.0]], [[0.5, -2.0], [1.5, 1.0]]]
 _COMPLEX = [[3.0 + 1j, 1.0 - 2j], [-1.0 + 0.5j, 2.0]]
 _SINGULAR = [[1.0, 2.0], [2.0, 4.0]]
+_PACKED = [[2.0, 1.0, -0.5], [0.5, 3.0, 1.0], [-0.5, 0.2, 2.5]]
+_PIVOTS = np.array([2, 3, 3], np.int32)
 
 
 # ---- the factorisation
 
 
 def _block(x: Any, rows: slice, columns: slice) -> Any:
-    return ops.narrow(ops.narrow(x, -2, rows.start, rows.stop - rows.start), -1, columns.start, columns.stop - columns.start)
+    return ops.narrow(
+        ops.narrow(x, -2, rows.start, rows.stop - rows.start), -1, columns.start, columns.stop - columns.start
+    )
 
 
 def _blocks(x: Any) -> tuple[Any, Any, Any]:
@@ -113,8 +117,8 @@ def _lu_spec(A: Spec, *, pivot: Any = True) -> tuple[Spec, Spec, Spec]:
     spec=_lu_spec,
     home=(),
     samples=lambda s: [
-        s(s.array(_A3)), s(s.array(_TALL)), s(s.array(_WIDE)), s(s.array(_BATCH)), s(s.array(_COMPLEX)), s((0, 0)), s((2, 0)),
-        s((0, 2, 2)), s((3, 4)), s((4, 2)), s(s.array(_A3), pivot=False), s(s.array(_SINGULAR), grad=False),
+        s(s.array(_A3)), s(s.array(_TALL)), s(s.array(_WIDE)), s(s.array(_BATCH)), s(s.array(_COMPLEX)), s((0, 0)),
+        s((2, 0)), s((0, 2, 2)), s((3, 4)), s((4, 2)), s(s.array(_A3), pivot=False), s(s.array(_SINGULAR), grad=False),
         s.error(RuntimeError, "matrix or a batch", (2,)),
     ],
 )  # fmt: skip
@@ -127,8 +131,212 @@ def lu_packed(A: Inexact, *, pivot: Any = True) -> Any:
 @nondifferentiable(
     spec=lambda pivots, m, dtype: Spec((*pivots.shape[:-1], m, m), dtype),
     home=(),
-    samples=lambda s: [s(s.array([2, 2], ), m=3, dtype="float64") for _ in ()] or [],
-)
-def lu_permutation(pivots: Integer, m: Any, dtype: Any) -> Any:
+    samples=lambda s: [
+        s(s.array(_PIVOTS), m=3, dtype="float64"), s(s.array([[2], [1]]), m=2, dtype="complex64"),
+        s(s.tensor((0,), kind="integer"), m=2, dtype="float32"),
+    ],
+)  # fmt: skip
+def lu_permutation(pivots: Integer, m: Any, dtype: DTypeOrNone) -> Any:
     """Return the permutation matrices (*, m, m) that LAPACK's pivots (*, k) stand for."""
     return triangular.permutation(pivots, m, dtype.numpy)
+
+
+class Factors(NamedTuple):
+    """Packed factors and their pivots."""
+
+    LU: Any
+    pivots: Any
+
+
+class Unpacked(NamedTuple):
+    """Permutation, unit lower triangular and upper triangular factor."""
+
+    P: Any
+    L: Any
+    U: Any
+
+
+class Inverse(NamedTuple):
+    """Inverses, and per matrix 0 or the number of the first zero pivot."""
+
+    inverse: Any
+    info: Any
+
+
+class Solution(NamedTuple):
+    """Solutions, and per matrix 0 or the number of the first zero pivot."""
+
+    result: Any
+    info: Any
+
+
+def _check_info(name: str, info: Any) -> None:
+    """Refuse matrices with a zero pivot.
+
+    Raises:
+        LinAlgError: naming the first.
+    """
+    numbers = info.numpy()
+    if numbers.any():
+        first = numbers.ravel()[np.flatnonzero(numbers.ravel())[0]]
+        raise failure(name, numbers != 0, f"it is singular: element {first} of U's diagonal is zero")
+
+
+@composite(
+    samples=lambda s: [
+        s(s.array(_A3)),
+        s(s.array(_SINGULAR), grad=False),
+        s.error(RuntimeError, "element 2", s.array(_SINGULAR), check_errors=True),
+    ]
+)
+def linalg_lu_factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:
+    """Return packed factors, pivots and, per matrix, the number of the first zero on U's diagonal or 0.
+
+    Raises:
+        LinAlgError: (a RuntimeError) for a singular matrix, if ``check_errors``.
+    """
+    found = ops.lu_packed(A, pivot=pivot)
+    if check_errors:
+        _check_info("linalg_lu_factor_ex", found.info)
+    return found
+
+
+@composite(
+    samples=lambda s: [
+        s(s.array(_A3)), s(s.array(_TALL)), s(s.array(_BATCH)),
+        s.error(RuntimeError, "matrix 0 of the batch: it is singular: element 2", s.array([_SINGULAR])),
+    ],
+)  # fmt: skip
+def linalg_lu_factor(A: Any, *, pivot: bool = True) -> Any:
+    """Return L and U of A = P L U packed in one matrix, L without its diagonal of ones, and LAPACK's pivots.
+
+    Raises:
+        LinAlgError: (a RuntimeError) for a singular matrix, for which :func:`wengert.linalg.lu_solve` would not work.
+    """
+    found = ops.lu_packed(A, pivot=pivot)
+    _check_info("linalg_lu_factor", found.info)
+    return Factors(found.LU, found.pivots)
+
+
+@composite(method=True, samples=lambda s: [s(s.array(_A3)), s(s.array(_A3), get_infos=True)])
+def lu(A: Any, pivot: bool = True, get_infos: bool = False) -> Any:
+    """Return packed factors and pivots, and the infos if asked; see :func:`wengert.linalg.lu_factor`."""
+    found = ops.lu_packed(A, pivot=pivot)
+    return tuple(found) if get_infos else Factors(found.LU, found.pivots)
+
+
+@composite(
+    samples=lambda s: [
+        s(s.array(_A3), s.array(_PIVOTS)), s(s.array(_TALL), s.array(_PIVOTS[:2])),
+        s(s.array(_WIDE), s.array(np.array([1, 2], np.int32))), s(s.array(_A3), s.array(_PIVOTS), unpack_pivots=False),
+    ],
+)  # fmt: skip
+def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
+    """Return P, L and U from packed factors and pivots; what is not unpacked is an empty tensor."""
+    m, n = matrix_shape("lu_unpack", LU_data.shape)
+    k = min(m, n)
+    nothing = ops.zeros(0, dtype=LU_data.dtype)
+    P = ops.lu_permutation(LU_pivots, m, LU_data.dtype) if unpack_pivots else nothing
+    if not unpack_data:
+        return Unpacked(P, nothing, nothing)
+    L = ops.tril(ops.narrow(LU_data, -1, 0, k), -1) + ops.eye(m, k, dtype=LU_data.dtype)
+    return Unpacked(P, L, ops.triu(ops.narrow(LU_data, -2, 0, k)))
+
+
+@composite(
+    samples=lambda s: [
+        s(s.array(_A3)), s(s.array(_TALL)), s(s.array(_WIDE)), s(s.array(_BATCH)), s(s.array(_COMPLEX)),
+        s(s.array(_SINGULAR), grad=False), s((0, 0)), s(s.array(_A3), pivot=False),
+    ],
+)  # fmt: skip
+def linalg_lu(A: Any, *, pivot: bool = True) -> Any:
+    """Return P, L and U with A = P L U: a permutation, a unit lower and an upper triangular matrix.
+
+    Args:
+        A: (*, m, n); P is (*, m, m), L (*, m, k) and U (*, k, n), k = min(m, n).
+        pivot: exchange rows; without, P is empty and a zero on the diagonal gives infinities.
+
+    Example:
+        >>> import wengert as wg
+        >>> P, L, U = wg.linalg.lu(wg.tensor([[1.0, 2.0], [4.0, 4.0]]))
+        >>> U
+        tensor([[4., 4.],
+                [0., 1.]])
+    """
+    found = ops.lu_packed(A, pivot=pivot)
+    return ops.lu_unpack(found.LU, found.pivots, True, pivot)
+
+
+# ---- solving with the factors
+
+
+@composite(
+    samples=lambda s: [
+        s(s.array(_PACKED), s.array(_PIVOTS), (3, 2)), s(s.array(_PACKED), s.array(_PIVOTS), (3, 1), adjoint=True),
+        s(s.array(_PACKED), s.array(_PIVOTS), (2, 3), left=False),
+        s(s.array(_PACKED), s.array(_PIVOTS), (2, 3), left=False, adjoint=True),
+        s(s.array(_PACKED), s.array(_PIVOTS), (2, 3, 1)),
+    ],
+)  # fmt: skip
+def linalg_lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Any:
+    """Return X with A X = B (X A = B if not ``left``; Aᴴ in the place of A if ``adjoint``), from the factors of A.
+
+    Args:
+        LU, pivots: from :func:`wengert.linalg.lu_factor`. B: (*, n, k), or (*, k, n) on the right.
+    """
+    if not left:
+        return ops.linalg_lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
+    P = ops.lu_permutation(pivots, square_shape("linalg_lu_solve", LU.shape), LU.dtype)
+    if adjoint:
+        return P @ _solve_lh(LU, ops.linalg_solve_triangular(LU.mH, B, upper=False))
+    return ops.linalg_solve_triangular(LU, _solve_l(LU, P.mT @ B), upper=True)
+
+
+@composite(method=True, samples=lambda s: [s((3, 2), s.array(_PACKED), s.array(_PIVOTS))])
+def lu_solve(b: Any, LU_data: Any, LU_pivots: Any) -> Any:
+    """Return X with A X = b, from the factors of A; see :func:`wengert.linalg.lu_solve`."""
+    return ops.linalg_lu_solve(LU_data, LU_pivots, b)
+
+
+@composite(
+    samples=lambda s: [
+        s(s.array(_A3)),
+        s(s.array(_SINGULAR), grad=False),
+        s.error(RuntimeError, "singular", s.array(_SINGULAR), check_errors=True),
+    ]
+)
+def linalg_inv_ex(A: Any, *, check_errors: bool = False) -> Any:
+    """Return inverses and, per matrix, 0 or the number of the first zero pivot, where the inverse is not finite.
+
+    Raises:
+        LinAlgError: (a RuntimeError) for a singular matrix, if ``check_errors``.
+    """
+    n = square_shape("linalg_inv_ex", A.shape)
+    found = ops.lu_packed(A)
+    if check_errors:
+        _check_info("linalg_inv_ex", found.info)
+    return Inverse(ops.linalg_lu_solve(found.LU, found.pivots, ops.eye(n, dtype=A.dtype)), found.info)
+
+
+@composite(
+    samples=lambda s: [
+        s(s.array(_A3), (3, 2)), s(s.array(_A3), (3,)), s(s.array(_A3), (2, 3), left=False),
+        s(s.array(_SINGULAR), (2,), grad=False),
+        s.error(RuntimeError, "singular", s.array(_SINGULAR), (2,), check_errors=True),
+    ],
+)  # fmt: skip
+def linalg_solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -> Any:
+    """Return X with A X = B and, per matrix, 0 or the number of the first zero pivot, where X is not finite.
+
+    Raises:
+        LinAlgError: (a RuntimeError) for a singular matrix, if ``check_errors``.
+    """
+    square_shape("linalg_solve_ex", A.shape)
+    found = ops.lu_packed(A)
+    if check_errors:
+        _check_info("linalg_solve_ex", found.info)
+    if is_vector(A, B):
+        solved = ops.squeeze(ops.linalg_lu_solve(found.LU, found.pivots, ops.unsqueeze(B, -1)), -1)
+    else:
+        solved = ops.linalg_lu_solve(found.LU, found.pivots, B, left=left)
+    return Solution(solved, found.info)

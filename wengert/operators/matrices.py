@@ -10,8 +10,8 @@ from wengert.core.registry import ops
 from wengert.errors import ShapeError
 
 __all__ = [
-    "LinAlgError", "checked", "failure", "halved", "hermitian_part", "invertible", "matrix_shape", "same_spec",
-    "square_shape", "trace_of",
+    "LinAlgError", "checked", "columns_of", "failure", "halved", "hermitian_part", "invertible", "is_vector",
+    "matrix_shape", "off_diagonal", "quotient", "rows_of", "same_spec", "square_shape", "trace_of",
 ]  # fmt: skip
 
 
@@ -55,6 +55,11 @@ def same_spec(name: str) -> Callable[..., Spec]:
         return A
 
     return spec
+
+
+def is_vector(A: Any, B: Any) -> bool:
+    """True if B holds one right side per matrix of A, and not matrices: PyTorch's rule."""
+    return B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1]))
 
 
 # ---- errors
@@ -124,3 +129,25 @@ def halved(x: Any) -> Any:
 def trace_of(x: Any) -> Any:
     """Return the trace of each matrix, with its two dimensions kept at size 1."""
     return ops.unsqueeze(ops.sum(ops.diagonal(x, 0, -2, -1), -1, keepdim=True), -1)
+
+
+def columns_of(values: Any) -> Any:
+    """Return one value per column, to scale the columns of a matrix by."""
+    return ops.unsqueeze(values, -2)
+
+
+def rows_of(values: Any) -> Any:
+    """Return one value per row, to scale the rows of a matrix by."""
+    return ops.unsqueeze(values, -1)
+
+
+def quotient(x: Any, divisor: Any) -> Any:
+    """Return x / divisor, and 0 with no derivative where both are 0: nothing was asked of what does not exist."""
+    nothing = (x == 0) & (divisor == 0)
+    return ops.where(nothing, 0.0, x / ops.where(nothing, 1.0, divisor))
+
+
+def off_diagonal(x: Any, divisor: Any) -> Any:
+    """Return x / divisor off the diagonal and 0 on it, as :func:`quotient` does."""
+    outside = 1 - ops.eye(x.shape[-1], dtype=divisor.dtype)
+    return quotient(x * outside, divisor)

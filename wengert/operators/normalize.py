@@ -6,6 +6,7 @@ from typing import Any
 from wengert.array.dtype import finfo, float32
 from wengert.core.families import composite
 from wengert.core.registry import ops
+from wengert.core.tensor import raw, wrote
 from wengert.errors import ShapeError
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]
@@ -29,9 +30,12 @@ def _channels(values: Any, ndim: int) -> Any:
 
 
 def _move(running: Any, value: Any, momentum: float) -> None:
-    """Move a running statistic towards the batch's."""
+    """Move a running statistic towards the batch's, in its own memory; nothing of it is recorded."""
     if running is not None:
-        running.mul_(1 - momentum).add_(value.detach(), alpha=momentum)
+        array = raw(running)
+        array *= 1 - momentum
+        array += (momentum * value).astype(array.dtype)
+        wrote(running, "batch_norm")
 
 
 def _by_running(input: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float) -> Any:
@@ -93,8 +97,8 @@ def batch_norm(
         input, weight, bias, layout=(n, channels, 1, length), axes=BATCH, eps=eps, center=True
     )
     if n * length:
-        _move(running_mean, ops.reshape(mean, (channels,)), momentum)
-        _move(running_var, ops.reshape(var, (channels,)) * (n * length / (n * length - 1)), momentum)
+        _move(running_mean, raw(mean).reshape(channels), momentum)
+        _move(running_var, raw(var).reshape(channels) * (n * length / (n * length - 1)), momentum)
     return out
 
 
@@ -134,8 +138,8 @@ def instance_norm(
     layout = (n, channels, 1, length)
     out, mean, var = ops.normalized(input, weight, bias, layout=layout, axes=GROUP, eps=eps, center=True)
     if n * length:
-        _move(running_mean, ops.mean(mean, (0, 2, 3)), momentum)
-        _move(running_var, ops.mean(var, (0, 2, 3)) * (length / (length - 1)), momentum)
+        _move(running_mean, raw(mean).mean((0, 2, 3)), momentum)
+        _move(running_var, raw(var).mean((0, 2, 3)) * (length / (length - 1)), momentum)
     return out
 
 

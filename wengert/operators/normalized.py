@@ -54,10 +54,10 @@ def _row_moments(x: Any, out: Any, center: bool) -> tuple[Any, Any]:
     if not center:
         np.copyto(out, x)
         return np.zeros(len(x)), np.einsum("ij,ij->i", x, x).astype(np.float64) / n
-    mean = np.add.reduce(x, axis=1, keepdims=True) / x.dtype.type(n)
-    np.subtract(x, mean, out=out)
+    mean = np.einsum("ij->i", x) / x.dtype.type(n)
+    np.subtract(x, mean[:, None], out=out)
     var = np.einsum("ij,ij->i", out, out).astype(np.float64) / n
-    mean = mean[:, 0].astype(np.float64)
+    mean = mean.astype(np.float64)
     if (mean * mean > 1e4 * var).any():  # the rounded mean is off by a part of the spread: take the rest out
         rest = np.add.reduce(out, axis=1, dtype=np.float64) / n
         out -= rest[:, None].astype(x.dtype)
@@ -203,7 +203,7 @@ def _layer_backward(g: Any, x: Any, weight: Any, mean: Any, r: Any, extra: Any, 
         linear = np.divide(2 * to_var[block], r[block], where=to_var[block] != 0, out=np.zeros_like(r[block]))
         unit *= ((linear - r[block] * along) / channels).astype(x.dtype)
         if center:
-            total = np.add.reduce(u, axis=2, keepdims=True)
+            total = np.einsum("ngk->ng", u)[..., None]
             unit += ((to_mean[block] - r[block] * total) / channels).astype(x.dtype)
         u *= scale
         u += unit

@@ -255,11 +255,16 @@ def count_nonzero(input: Anything, dim: Axes = None) -> Any:
 
 
 def _log_weights(input: Any, out: Any, dim: Any, keepdim: Any) -> Any:
-    """Return exp(x - logsumexp(x)): 0 throughout a row whose result is -inf, and 1 at the inf of one that is inf."""
+    """Return the softmax: 0 throughout a row of -inf, and shared by the infs of a row that has some.
+
+    The weights exp(x - out) are divided by their sum, which is 1 but for the rounding of ``out``.
+    """
     total = spread(out, input.shape, dim, keepdim)
     infinite = ops.isinf(total)
     weights = ops.exp(ops.where(infinite, 0.0, input - total))
-    return ops.where(infinite, ops.cast(ops.eq(input, math.inf), weights.dtype), weights)
+    weights = ops.where(infinite, ops.cast(ops.eq(input, math.inf), weights.dtype), weights)
+    sums = ops.sum(weights, dim, True)
+    return weights / ops.where(ops.eq(sums, 0), 1.0, sums)
 
 
 def _logsumexp_vjp(g: Any, input: Any, out: Any, dim: Any, keepdim: Any) -> Any:

@@ -150,27 +150,21 @@ def cumprod(input: Anything, dim: Axis, *, dtype: DTypeOrNone = None) -> Any:
 # ---- log-sum-exp
 
 
-def _decay(earlier: Any, later: Any) -> Any:
-    """Return exp(earlier - later), 1 where the two are equal, infinite ones too."""
-    return ops.exp(ops.where(ops.eq(earlier, later), 0.0, earlier - later))
-
-
-def _weight(input: Any, out: Any) -> Any:
-    """Return exp(x_k - out_k), 0 where nothing but -inf came."""
-    return ops.where(ops.eq(out, -np.inf), 0.0, _decay(input, out))
+def _shares(input: Any, out: Any, dim: Any) -> tuple[Any, Any]:
+    """Return what share of exp(out_k) came from out_{k-1} and from x_k; the latter is 0 while nothing but -inf came."""
+    before = _before(out, dim, -np.inf)
+    ahead = ops.where(ops.eq(before, input), 0.0, before - input)
+    return ops.sigmoid(ahead), ops.where(ops.eq(out, -np.inf), 0.0, ops.sigmoid(-ahead))
 
 
 def _logcumsumexp_vjp(g: Any, input: Any, out: Any, dim: Any) -> Any:
-    if not _scannable(g.shape, dim):
-        return g * _weight(input, out)
-    size = g.shape[dim]
-    steps = _decay(ops.narrow(out, dim, 0, size - 1), ops.narrow(out, dim, 1, size - 1))
-    last = ops.zeros_like(ops.narrow(steps, dim, 0, 1))
-    return ops.linear_recurrence(ops.cat((steps, last), dim), g, dim, True) * _weight(input, out)
+    old, new = _shares(input, out, dim)
+    return ops.linear_recurrence(_after(old, dim), g, dim, True) * new
 
 
 def _logcumsumexp_jvp(t: Any, input: Any, out: Any, dim: Any) -> Any:
-    return ops.linear_recurrence(_decay(_before(out, dim, -np.inf), out), t * _weight(input, out), dim)
+    old, new = _shares(input, out, dim)
+    return ops.linear_recurrence(old, t * new, dim)
 
 
 @operator(
@@ -185,7 +179,8 @@ def _logcumsumexp_jvp(t: Any, input: Any, out: Any, dim: Any) -> Any:
 def logcumsumexp(input: Floating, dim: Axis) -> Any:
     """Return log(Σ_{j≤k} exp(x_j)) along ``dim``, computed without overflow.
 
-    ∂L/∂x_k = exp(x_k - out_k) s_k, where s_k = g_k + exp(out_k - out_{k+1}) s_{k+1}: every factor is at most 1.
+    ∂L/∂x_k = exp(x_k - out_k) s_k, where s_k = g_k + exp(out_k - out_{k+1}) s_{k+1}; the factors are sigmoids of
+    out_{k-1} - x_k, which keeps them accurate at any offset.
     """
     return np.logaddexp.accumulate(rank_one(input), axis=dim).reshape(input.shape)
 

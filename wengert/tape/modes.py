@@ -9,8 +9,8 @@ from typing import Any, Self
 from wengert.core.state import thread
 
 __all__ = [
-    "detect_anomaly", "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad",
-    "set_detect_anomaly", "set_grad_enabled",
+    "detect_anomaly", "enable_grad", "inference_mode", "is_anomaly_check_nan_enabled", "is_anomaly_enabled",
+    "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip
 
 
@@ -22,6 +22,16 @@ def is_grad_enabled() -> bool:
 def is_inference_mode_enabled() -> bool:
     """Return True inside :class:`inference_mode`."""
     return thread.state.inference
+
+
+def is_anomaly_enabled() -> bool:
+    """Return True if this thread's backward checks gradients for NaN."""
+    return thread.state.anomaly
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Return True if anomaly mode takes a NaN as an error."""
+    return thread.state.anomaly_nan
 
 
 class Mode:
