@@ -61,7 +61,9 @@ def test_views_show_the_same_elements(name, taken, expected):
         np.testing.assert_array_equal(view.numpy(), expected(base))
 
 
-WRITABLE = [row for row in VIEWS if not row[0].startswith(("expand", "broadcast", "detach", "view as", "unbind", "split", "chunk", "dsplit"))]
+# Not written: what overlaps itself, is one of several, has no history, or means memory rather than elements.
+UNWRITTEN = ("expand", "broadcast", "detach", "view as", "unbind", "split", "chunk", "dsplit", "as_strided")
+WRITABLE = [row for row in VIEWS if not row[0].startswith(UNWRITTEN)]
 
 
 @pytest.mark.parametrize("layout", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
@@ -75,18 +77,14 @@ def test_a_write_through_a_view_reaches_the_gradient_of_the_base(name, taken, ex
     except ShapeError as refused:
         assert "use reshape()" in str(refused)  # noqa: PT017 - which layouts a view() refuses is NumPy's business
         return
-    looked_at = expected(np.arange(A.size).reshape(A.shape)) if name != "as_strided" else None
-    shares = np.shares_memory(v.numpy(force=True), y.numpy(force=True))
+    wanted = np.ones(A.size)
+    if np.shares_memory(v.numpy(force=True), y.numpy(force=True)):
+        wanted[expected(np.arange(A.size).reshape(A.shape)).reshape(-1)] = 3
+    wanted = wanted.reshape(A.shape)
     v.mul_(3)
-    marks = np.where(y.numpy(force=True) == A, 1, 3)
-    if looked_at is not None and shares:
-        wanted = np.ones(A.size)
-        wanted[looked_at.reshape(-1)] = 3
-        np.testing.assert_array_equal(y.numpy(force=True), A * wanted.reshape(A.shape))
-        marks = wanted.reshape(A.shape)
+    np.testing.assert_array_equal(y.numpy(force=True), A * wanted)
     y.sum().backward()
-    marks[0, 0, 0] = x.grad.permute(layout)[0, 0, 0].item() if name == "as_strided" else marks[0, 0, 0]
-    np.testing.assert_array_equal(x.grad.permute(layout).numpy(), marks)
+    np.testing.assert_array_equal(x.grad.permute(layout).numpy(), wanted)
 
 
 def test_a_view_of_a_view_of_a_transposed_base_is_written_where_it_looks():
@@ -201,7 +199,7 @@ def test_as_strided_never_leaves_the_memory(size, stride, offset):
         with pytest.raises(ShapeError, match="reach element"):
             x.as_strided(size, stride, offset)
     with pytest.raises(ShapeError, match="reach element"):
-        wg.as_strided_scatter(wg.arange(10), wg.zeros(size[0], dtype=wg.int64).expand(2)[:1], size, stride, offset)
+        wg.as_strided_scatter(wg.arange(10), wg.arange(1), size, stride, offset)
 
 
 def test_as_strided_of_memory_it_cannot_describe_is_refused():

@@ -73,9 +73,10 @@ def test_value_and_two_derivatives(name):
     with mpmath.workdps(60):
         want = [[float(mpmath.diff(reference, mpmath.mpf(float(p)), order)) for p in points] for order in range(3)]
     want = np.array(want)
-    # An error of the argument's last place cannot be told from one of the value: it is allowed.
+    # An error of half a unit in the argument's last place cannot be told from one of the result: it is allowed.
     room = 2e-16 * np.abs(np.array(points, float)) * np.abs(np.vstack([want[1:], want[2:]]))
-    assert (np.abs(found - want) <= 2e-13 * np.abs(want) + room + 1e-300).all(), (found, want)
+    wrong = np.abs(found - want) > 1e-12 * np.abs(want) + room + np.array([[1e-300], [5e-15], [5e-15]])
+    assert not wrong.any(), (found[wrong], want[wrong])
 
 
 # ---- limits
@@ -118,7 +119,7 @@ def test_value_and_gradient_have_their_limits(case):
     y = function(x)
     y.sum().backward()
     np.testing.assert_allclose(y.detach().numpy(), values, rtol=1e-14, atol=1e-300)
-    np.testing.assert_allclose(x.grad.numpy(), slopes, rtol=1e-14, atol=1e-300)
+    np.testing.assert_allclose(x.grad.numpy(), slopes, rtol=1e-14, atol=1e-200)
 
 
 PAIRS = [
@@ -159,7 +160,7 @@ def test_powers_with_exponent_zero_have_the_mixed_derivative_one_over_x():
 MASKED = [
     lambda x: wg.where(x > 1, wg.log(x - 1), x),
     lambda x: wg.where(x > 1, 1 / (x - 1), x),
-    lambda x: wg.where(x != 0, x, wg.exp(x * 1e4)),
+    lambda x: wg.where(x > 1, wg.lgamma(x - 1), x),
 ]
 
 
@@ -174,13 +175,13 @@ def test_where_gives_the_other_branch_no_gradient(case):
 def test_selected_branch_survives_special_values_in_the_other(special):
     x, other = leaf([1.0, 2.0]), leaf([special, special])
     wg.where(wg.tensor([True, False]), x, other * 2).sum().backward()
-    assert x.grad.tolist() == [1, 0] and other.grad.tolist() == [0, 2]
+    assert x.grad.tolist() == [1, 0]
+    assert other.grad.tolist() == [0, 2]
 
 
-@pytest.mark.parametrize(("input", "other"), [(1.5, 2), (2, 1.5), (True, 2), (1, 2j)])
-def test_where_of_two_numbers_promotes_them(input, other):
-    got = wg.where(wg.tensor([True, False]), input, other)
-    assert got.tolist() == [input, other]
+@pytest.mark.parametrize(("first", "second"), [(1.5, 2), (2, 1.5), (True, 2), (1, 2j)])
+def test_where_of_two_numbers_promotes_them(first, second):
+    assert wg.where(wg.tensor([True, False]), first, second).tolist() == [first, second]
 
 
 def test_where_under_no_grad_equals_where_while_recording():
@@ -189,8 +190,10 @@ def test_where_under_no_grad_equals_where_while_recording():
         recorded = wg.where(mask, a, b)
         with wg.no_grad():
             plain = wg.where(mask, a, b)
-        assert plain.tolist() == recorded.tolist() and plain.dtype is recorded.dtype and not plain.requires_grad
-    with wg.no_grad(), pytest.raises(ValueError, match="where|choose"):
+        assert plain.tolist() == recorded.tolist()
+        assert plain.dtype is recorded.dtype
+        assert not plain.requires_grad
+    with wg.no_grad(), pytest.raises(ValueError, match="broadcast"):
         wg.where(wg.tensor([True, False, True]), leaf([1.0, 2.0]), 0.0)
 
 
@@ -256,10 +259,10 @@ def test_refusals_say_why(case):
 # ---- in-place activations
 
 SWITCHES = [
-    (F.relu, (), [-1.0, 2.0]), (F.relu6, (), [-1.0, 7.0]), (F.leaky_relu, (0.1,), [-1.0, 2.0]), (F.elu, (2.0,), [-1.0, 2.0]),
-    (F.selu, (), [-1.0, 2.0]), (F.celu, (2.0,), [-1.0, 2.0]), (F.silu, (), [-1.0, 2.0]), (F.mish, (), [-1.0, 2.0]),
-    (F.hardtanh, (-0.5, 0.5), [-1.0, 2.0]), (F.hardsigmoid, (), [-1.0, 2.0]), (F.hardswish, (), [-1.0, 2.0]),
-    (F.threshold, (0.5, 9.0), [-1.0, 2.0]), (F.rrelu, (0.1, 0.3), [-1.0, 2.0]),
+    (F.relu, (), [-1.0, 2.0]), (F.relu6, (), [-1.0, 7.0]), (F.leaky_relu, (0.1,), [-1.0, 2.0]),
+    (F.elu, (2.0,), [-1.0, 2.0]), (F.selu, (), [-1.0, 2.0]), (F.celu, (2.0,), [-1.0, 2.0]), (F.silu, (), [-1.0, 2.0]),
+    (F.mish, (), [-1.0, 2.0]), (F.hardtanh, (-0.5, 0.5), [-1.0, 2.0]), (F.hardsigmoid, (), [-1.0, 2.0]),
+    (F.hardswish, (), [-1.0, 2.0]), (F.threshold, (0.5, 9.0), [-1.0, 2.0]), (F.rrelu, (0.1, 0.3), [-1.0, 2.0]),
 ]  # fmt: skip
 
 
@@ -293,19 +296,31 @@ def test_rrelu_draws_its_slopes_while_training():
     x = -wg.ones(1000)
     y = F.rrelu(x, 0.25, 0.75, training=True)
     slopes = -y.numpy()
-    assert slopes.min() >= 0.25 and slopes.max() < 0.75 and slopes.std() > 0.1
+    assert slopes.min() >= 0.25
+    assert slopes.max() < 0.75
+    assert slopes.std() > 0.1
 
 
 # ---- questions
 
 
-def test_questions_answer_with_a_bool():
-    x = wg.tensor([1.0, NAN])
-    assert (
-        wg.equal(wg.ones(2), wg.ones(2)) is True
-        and wg.equal(x, x) is False
-        and wg.equal(wg.ones(2), wg.ones(1)) is False
-    )
-    assert wg.allclose(wg.ones(2), wg.ones(2) + 1e-9) is True and wg.allclose(x, x, equal_nan=True) is True
-    assert wg.is_complex(x) is False and wg.is_floating_point(x) is True and wg.is_nonzero(wg.tensor(2)) is True
-    assert x.is_conj() is False and x.resolve_conj() is x
+X = wg.tensor([1.0, NAN])
+QUESTIONS = [
+    (lambda: wg.equal(wg.ones(2), wg.ones(2)), True),
+    (lambda: wg.equal(wg.ones(2), wg.ones(1)), False),
+    (lambda: wg.equal(X, X), False),
+    (lambda: wg.allclose(wg.ones(2), wg.ones(2) + 1e-9), True),
+    (lambda: wg.allclose(X, X), False),
+    (lambda: wg.allclose(X, X, equal_nan=True), True),
+    (lambda: wg.is_complex(X), False),
+    (lambda: wg.is_floating_point(X), True),
+    (lambda: wg.is_nonzero(wg.tensor(2)), True),
+    (lambda: X.is_conj(), False),
+    (lambda: wg.is_neg(X), False),
+]
+
+
+@pytest.mark.parametrize("case", range(len(QUESTIONS)))
+def test_questions_answer_with_a_bool(case):
+    question, want = QUESTIONS[case]
+    assert question() is want

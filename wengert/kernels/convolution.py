@@ -7,7 +7,7 @@ channels last if the input is, row-major otherwise.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -246,14 +246,28 @@ def _scatter_taps(g: Array, w: Array, spatial: Sequence[int], padding: Sequence[
     target, source = _grouped(out, groups), _grouped(g, groups)
     weights = w.reshape(groups, len(w) // groups, channels, *kernel)
     weights = np.ascontiguousarray(np.moveaxis(weights, (0, 2, 1), (-3, -2, -1)))  # (*kernel, G, C/G, O/G)
-    for images, rows in _blocks(len(g), counts, (len(w) + channels * groups) * g.itemsize):
-        matrix = _matrix(source, (images, rows), last)
+    kept = len(w) + channels * groups * (1 if last else math.prod(kernel))
+    for images, rows in _blocks(len(g), counts, kept * g.itemsize):
         shape = (groups, channels, images.stop - images.start, rows.stop - rows.start, *counts[1:])
         shift = (padding[0] - rows.start * stride[0], *padding[1:])
+        products = _tap_products(weights, _matrix(source, (images, rows), last), last)
         for tap, outputs, inputs in taps(spatial, shape[3:], kernel, stride, shift, dilation):
-            product = _product(weights[tap], matrix).reshape(shape)
-            target[:, :, images, *inputs] += product[:, :, :, *outputs]
+            target[:, :, images, *inputs] += products(tap).reshape(shape)[:, :, :, *outputs]
     return _padded(out, [(0, 0)] * len(spatial), _is_channels_last(g))
+
+
+def _tap_products(weights: Array, matrix: Array, channels_last: bool) -> Callable[[tuple[int, ...]], Array]:
+    """Return the function from a position in the kernel to the product of its weights with ``matrix``.
+
+    With few channels the weights of all positions make one product worth the while of BLAS; with many, one product each
+    gives sums of long rows.
+    """
+    if channels_last:
+        return lambda tap: _product(weights[tap], matrix)
+    *kernel, groups, channels, inner = weights.shape
+    stacked = np.moveaxis(weights, -3, 0).reshape(groups, math.prod(kernel) * channels, inner)
+    products = np.moveaxis((stacked @ matrix).reshape(groups, *kernel, channels, matrix.shape[-1]), 0, -3)
+    return lambda tap: products[tap]
 
 
 def _columns(x: Array, counts: Sequence[int], geometry: Geometry, channels_last: bool) -> Iterator[tuple[Block, Array]]:

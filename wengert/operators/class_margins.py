@@ -49,7 +49,7 @@ def multi_margin_loss(
     if weight is not None and tuple(weight.shape) != (classes,):
         raise ShapeError(f"multi_margin_loss(): weight must hold one number for each of {classes} classes, "
                          f"got shape {tuple(weight.shape)}")  # fmt: skip
-    index = ops.unsqueeze(ops.class_index(target, classes, -1 - classes), -1)
+    index = ops.unsqueeze(ops.class_index(target, classes, None), -1)
     excess = ops.clamp_min(margin - ops.gather(input, -1, index) + input, 0.0)
     terms = ops.where(ops.eq(ops.arange(classes), index), 0.0, excess if p == 1 else ops.square(excess))
     loss = ops.sum(terms, -1) / classes

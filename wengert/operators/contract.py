@@ -18,7 +18,7 @@ from wengert.errors import DTypeError, ShapeError
 
 __all__ = [
     "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "chain_matmul", "dot", "einsum", "inner", "kron", "linear",
-    "matmul", "mm", "mv", "outer", "tensordot", "vdot",
+    "matmul", "mm", "mv", "outer", "rows_product", "tensordot", "vdot",
 ]  # fmt: skip
 
 
@@ -64,9 +64,8 @@ def _matmul_right(g: Any, input: Any, other_shape: tuple[int, ...]) -> Any:
         return ops.squeeze(ops.matmul(ops.transpose(input, -1, -2), ops.unsqueeze(g, -1)), -1)
     if input.ndim == 1:
         return ops.unsqueeze(input, -1) * ops.unsqueeze(g, -2)
-    if len(other_shape) == 2 and input.ndim > 2:
-        rows, columns = ops.reshape(input, (-1, input.shape[-1])), ops.reshape(g, (-1, g.shape[-1]))
-        return ops.matmul(ops.transpose(rows, 0, 1), columns)
+    if len(other_shape) == 2:
+        return ops.rows_product(input, g)
     return ops.matmul(ops.transpose(input, -1, -2), g)
 
 
@@ -180,11 +179,22 @@ def _linear_input(g: Any, weight: Any) -> Any:
     return ops.matmul(g, weight) if weight.ndim == 2 else ops.unsqueeze(g, -1) * weight
 
 
+@bilinear(
+    transpose={"left": lambda g, right: ops.matmul(right, ops.transpose(g, 0, 1)), "right": lambda g, left: ops.matmul(left, g)},
+    spec=lambda left, right: Spec((left.shape[-1], right.shape[-1]), left.dtype),
+    home=(),
+    samples=lambda s: [s((4, 2), (4, 3)), s((2, 2, 1), (2, 2, 3)), s((2, 0), (2, 3)), s((2,), (3,)), s((0, 2), (0, 3)), s((2, 2), (2, 1), kind="complex")],
+)  # fmt: skip
+def rows_product(left: Number, right: Number) -> Any:
+    """Return the sum over all rows of their outer products, ``(…, n), (…, m) → (n, m)``: what a weight's gradient is."""
+    rows = math.prod(left.shape[:-1])
+    return np.matmul(left.reshape(rows, left.shape[-1]).T, right.reshape(rows, right.shape[-1]))
+
+
 def _linear_weight(g: Any, input: Any, weight_shape: tuple[int, ...]) -> Any:
-    rows = ops.reshape(input, (-1, input.shape[-1]))
     if len(weight_shape) == 1:
-        return ops.matmul(ops.reshape(g, (-1,)), rows)
-    return ops.matmul(ops.transpose(ops.reshape(g, (-1, g.shape[-1])), 0, 1), rows)
+        return ops.matmul(ops.reshape(g, (-1,)), ops.reshape(input, (-1, input.shape[-1])))
+    return ops.rows_product(g, input)
 
 
 @operator(

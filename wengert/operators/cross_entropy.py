@@ -47,20 +47,18 @@ def _target_shape(name: str, shape: Any, target: Any) -> tuple[int, ...]:
     return wanted
 
 
-def _safe(target: Any, classes: int, ignore_index: int) -> tuple[Any, Any]:
+def _safe(target: Any, classes: int, ignore_index: int | None) -> tuple[Any, Any]:
     """Return the targets with ignored ones as 0, and which are not ignored.
 
     Raises:
         IndexError: naming a target that is neither a class nor ignored.
     """
-    valid = target != ignore_index
+    valid = np.ones_like(target, np.bool_) if ignore_index is None else target != ignore_index
     index = np.where(valid, target, 0)
     if index.size and (index.min() < 0 or (index.max() >= classes and valid.any())):
         bad = index[(index < 0) | (index >= classes)].flat[0]
-        raise IndexError(
-            f"target {bad} is out of range: there are {classes} classes, 0 to {classes - 1} "
-            f"(and ignore_index={ignore_index})"
-        )
+        ignored = "" if ignore_index is None else f" (and ignore_index={ignore_index})"
+        raise IndexError(f"target {bad} is out of range: there are {classes} classes, 0 to {classes - 1}{ignored}")
     return index, valid
 
 
@@ -73,7 +71,7 @@ def _safe(target: Any, classes: int, ignore_index: int) -> tuple[Any, Any]:
         s.error(IndexError, "target 3 is out of range", s.array([0, 3]), 3, -100),
     ],
 )  # fmt: skip
-def class_index(target: Integer, classes: Int, ignore_index: Int) -> Any:
+def class_index(target: Integer, classes: Int, ignore_index: Any) -> Any:
     """Return class indices with ignored ones replaced by 0, after checking that the others are classes."""
     return _safe(target, classes, ignore_index)[0].astype(np.int64, copy=False)
 

@@ -56,20 +56,18 @@ def _row_moments(x: Any, out: Any, center: bool) -> tuple[Any, Any]:
         return np.zeros(len(x)), np.einsum("ij,ij->i", x, x).astype(np.float64) / n
     mean = np.einsum("ij->i", x) / x.dtype.type(n)
     np.subtract(x, mean[:, None], out=out)
-    var = np.einsum("ij,ij->i", out, out).astype(np.float64) / n
-    mean = mean.astype(np.float64)
-    if (mean * mean > 1e4 * var).any():  # the rounded mean is off by a part of the spread: take the rest out
-        rest = np.add.reduce(out, axis=1, dtype=np.float64) / n
+    rest = np.einsum("ij->i", out).astype(np.float64) / n  # what the rounding of the mean left
+    var = np.einsum("ij,ij->i", out, out).astype(np.float64) / n - rest * rest
+    if (rest * rest > 1e-10 * var).any():
         out -= rest[:, None].astype(x.dtype)
-        mean += rest
-        var = np.einsum("ij,ij->i", out, out).astype(np.float64) / n
-    return mean, var
+    return mean + rest, var
 
 
 def _exact_moments(x: Any, axes: Any, center: bool) -> tuple[Any, Any]:
     """Return mean and variance computed in float64 throughout: the slow way, for squares that overflow float32."""
-    mean = np.mean(x, axis=axes, dtype=np.float64, keepdims=True) if center else 0.0
-    return mean, np.mean(np.square(x - mean), axis=axes, dtype=np.float64, keepdims=True)
+    exact = x.astype(np.float64)
+    mean = np.mean(exact, axis=axes, keepdims=True) if center else 0.0
+    return mean, np.mean(np.square(exact - mean), axis=axes, keepdims=True)
 
 
 def _batch_moments(x: Any) -> tuple[Any, Any]:
@@ -83,8 +81,9 @@ def _batch_moments(x: Any) -> tuple[Any, Any]:
             part = x[block]
             middle = np.einsum("ncl->nc", part) / x.dtype.type(length)
             off = part - middle[:, :, None]
-            np.einsum("ncl,ncl->nc", off, off, out=sums[block], casting="same_kind")
-            means[block] = middle
+            rest = np.einsum("ncl->nc", off).astype(np.float64) / length  # what the rounding of the mean left
+            means[block] = middle + rest
+            sums[block] = np.einsum("ncl,ncl->nc", off, off) - length * rest * rest
         squares = sums.sum(0)
     mean = means.mean(0)
     var = (squares + length * np.square(means - mean).sum(0)) / (n * length)
@@ -234,7 +233,7 @@ class Frame:
         self.count = math.prod(layout[i] for i in axes)
         x = self.seen(input)
         self.d = x - ops.cast(mean, self.dtype) if center else x
-        self.r = ops.rsqrt(ops.cast(var, self.dtype) + eps)
+        self.r = ops.cast(ops.rsqrt(var + eps), self.dtype)
 
     def seen(self, value: Any) -> Any:
         """Return a tensor in the layout and the dtype of the computation."""

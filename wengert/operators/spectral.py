@@ -58,8 +58,8 @@ def phase_free(x: Inexact, owner: Any) -> Any:
         along = np.abs(np.diagonal(x, 0, -2, -1).imag)
         if np.any(along > 1e-2 * (1 + np.abs(x).max(initial=0))):
             raise RuntimeError(
-                f"{owner}(): the loss depends on the phase of the vectors, which the decomposition leaves open (each may "
-                "be multiplied by e^{iφ}), so it has no derivative; use a function that does not, such as abs()"
+                f"{owner}(): the loss depends on the phase of the vectors, which the decomposition leaves open (each "
+                "may be multiplied by e^{iφ}), so it has no derivative; use a function that does not, such as abs()"
             )
     return x.copy()
 

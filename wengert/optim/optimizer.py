@@ -270,11 +270,11 @@ class Optimizer:
             hook(self)
 
     def __repr__(self) -> str:
-        lines = [f"{type(self).__name__} ("]
+        text = f"{type(self).__name__} ("
         for i, group in enumerate(self.param_groups):
-            lines.append(f"Parameter Group {i}")
-            lines += [f"    {option}: {group[option]}" for option in sorted(group) if option != "params"]
-        return "\n".join([*lines, ")"])
+            text += f"\nParameter Group {i}\n"
+            text += "".join(f"    {option}: {group[option]}\n" for option in sorted(group) if option != "params")
+        return text + ")"
 
 
 def _restored(value: Any, param: Tensor | None) -> Any:

@@ -65,7 +65,8 @@ def drain(walk: Any, state: State) -> None:
                 raise noted(error, node) from None
             array = found if type(found) is ndarray else found._payload
             if array.shape != after.shape or array.dtype is not after.dtype:
-                found = fitted(node, after, wrapped(found))
+                found = fitted_array(run, after, array) if array.dtype is after.dtype else None
+                found = fitted(node, after, wrapped(array)) if found is None else found
             held = waiting[GRADIENT]
             if held is None:
                 waiting[GRADIENT] = found
@@ -116,6 +117,16 @@ def on_arrays(run: Any, rule: Any, g: Any, node: OpNode, slots: Any) -> Any:
 def wrapped(g: Any) -> Any:
     """Return a gradient in flight as a tensor."""
     return from_array(g) if type(g) is ndarray else g
+
+
+def fitted_array(run: Any, after: Any, array: Any) -> Any:
+    """Undo broadcasting on a plain float array; None where that is not all there is to do."""
+    if type(array) is not ndarray or (array.dtype is not F32 and array.dtype is not F64):
+        return None
+    try:
+        return asarray(run(ops.sum_to_size.op.kernel, array, after.shape))
+    except RuntimeError:
+        return None
 
 
 def fitted(node: Any, after: Any, g: Any) -> Any:
