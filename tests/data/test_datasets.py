@@ -8,8 +8,16 @@ import pytest
 
 import wengert as wg
 from wengert.data import (
-    ChainDataset, ConcatDataset, Dataset, IterableDataset, StackDataset, Subset, TensorDataset, default_collate,
-    default_convert, random_split,
+    ChainDataset,
+    ConcatDataset,
+    Dataset,
+    IterableDataset,
+    StackDataset,
+    Subset,
+    TensorDataset,
+    default_collate,
+    default_convert,
+    random_split,
 )  # fmt: skip
 
 
@@ -73,7 +81,13 @@ def test_what_is_not_defined_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("total", "lengths", "sizes"),
-    [(10, [7, 3], [7, 3]), (10, [0.5, 0.5], [5, 5]), (10, [0.34, 0.33, 0.33], [4, 3, 3]), (7, [0.9, 0.1], [7, 0]), (0, [0], [0])],
+    [
+        (10, [7, 3], [7, 3]),
+        (10, [0.5, 0.5], [5, 5]),
+        (10, [0.34, 0.33, 0.33], [4, 3, 3]),
+        (7, [0.9, 0.1], [7, 0]),
+        (0, [0], [0]),
+    ],
 )
 @pytest.mark.filterwarnings("ignore:a part of the split is empty")
 def test_random_split(total: int, lengths: list[float], sizes: list[int]) -> None:

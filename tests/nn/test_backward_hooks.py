@@ -110,7 +110,7 @@ def test_a_wrong_number_of_gradients_is_refused(register: str) -> None:
 
 
 def test_in_place_on_an_input_reaches_the_caller() -> None:
-    m, seen = watched(lambda x: x.mul_(3))
+    m, _ = watched(lambda x: x.mul_(3))
     x = leaf(1.0, 2.0)
     z = x * 1
     out = m(z)

@@ -86,7 +86,7 @@ def test_sequential_arithmetic() -> None:
     a *= 2
     assert [type(m).__name__ for m in a] == ["ReLU", "Tanh"] * 2
     assert a[0] is a[2]
-    for bad in (lambda: a + [nn.ReLU()], lambda: a * 0, lambda: a * 1.5):
+    for bad in (lambda: a + nn.ReLU(), lambda: a * 0, lambda: a * 1.5):
         with pytest.raises(ValueError):
             bad()
 
@@ -94,7 +94,7 @@ def test_sequential_arithmetic() -> None:
 def test_list_arithmetic() -> None:
     m = nn.ModuleList([nn.ReLU()])
     m += [nn.Tanh()]
-    assert names(m + [nn.ELU()]) == ["0:ReLU", "1:Tanh", "2:ELU"]
+    assert names(m + nn.ModuleList([nn.ELU()])) == ["0:ReLU", "1:Tanh", "2:ELU"]
     assert names(m) == ["0:ReLU", "1:Tanh"]
     assert repr(nn.ModuleList()) == "ModuleList()"
 

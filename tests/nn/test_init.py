@@ -96,7 +96,14 @@ def test_sparse() -> None:
 
 
 def test_generator_decides_the_values() -> None:
-    fills = [init.uniform_, init.normal_, init.trunc_normal_, init.xavier_uniform_, init.kaiming_normal_, init.orthogonal_]
+    fills = [
+        init.uniform_,
+        init.normal_,
+        init.trunc_normal_,
+        init.xavier_uniform_,
+        init.kaiming_normal_,
+        init.orthogonal_,
+    ]
     for fill in fills:
         a, b = (fill(wg.empty(4, 4), generator=wg.Generator().manual_seed(7)) for _ in range(2))
         assert bool((a == b).all()), fill

@@ -73,8 +73,8 @@ def test_activations(name: str) -> None:
 
 @pytest.mark.parametrize(
     "layer",
-    [nn.ReLU, nn.ReLU6, nn.SELU, nn.SiLU, nn.Mish, nn.Hardsigmoid, nn.Hardswish, nn.Hardtanh, nn.ELU, nn.CELU, nn.LeakyReLU,
-     lambda inplace: nn.Threshold(0.1, 0.5, inplace)],
+    [nn.ReLU, nn.ReLU6, nn.SELU, nn.SiLU, nn.Mish, nn.Hardsigmoid, nn.Hardswish, nn.Hardtanh, nn.ELU, nn.CELU,
+     nn.LeakyReLU, lambda inplace: nn.Threshold(0.1, 0.5, inplace)],
 )  # fmt: skip
 def test_in_place_activations(layer: Any) -> None:
     want = layer(inplace=False)(tensor(X))
@@ -141,13 +141,15 @@ def convolve(x: Any, w: Any, b: Any, stride: int, pad: Any, mode: str, dilation:
 @pytest.mark.parametrize(
     "options",
     [
-        {"padding": 1}, {"padding": "same", "dilation": 2}, {"padding": "valid"}, {"padding": 2, "stride": 2, "groups": 2},
-        {"padding": 1, "bias": False},
+        {"padding": 1}, {"padding": "same", "dilation": 2}, {"padding": "valid"},
+        {"padding": 2, "stride": 2, "groups": 2}, {"padding": 1, "bias": False},
     ],
     ids=str,
 )  # fmt: skip
 def test_convolutions(dims: int, mode: str, options: dict[str, Any]) -> None:
-    m = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[dims - 1](2, 4, 4 if options["padding"] == "same" else 3, padding_mode=mode, **options)
+    m = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[dims - 1](
+        2, 4, 4 if options["padding"] == "same" else 3, padding_mode=mode, **options
+    )
     m = m.double()
     x = RNG.normal(size=(2, 2, *(7, 6, 8)[:dims]))
     padding, dilation = options["padding"], options.get("dilation", 1)
@@ -155,7 +157,14 @@ def test_convolutions(dims: int, mode: str, options: dict[str, Any]) -> None:
     pad = {"same": (total // 2, total - total // 2), "valid": (0, 0)}.get(padding, (padding, padding))
     bias = None if m.bias is None else m.bias.detach().numpy()
     want = convolve(
-        x, m.weight.detach().numpy(), bias, options.get("stride", 1), (pad,) * dims, mode, dilation, options.get("groups", 1)
+        x,
+        m.weight.detach().numpy(),
+        bias,
+        options.get("stride", 1),
+        (pad,) * dims,
+        mode,
+        dilation,
+        options.get("groups", 1),
     )
     close(m(tensor(x)), want)
     close(m(tensor(x[0])), want[0])
@@ -163,7 +172,9 @@ def test_convolutions(dims: int, mode: str, options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("dims", [1, 2, 3])
 @pytest.mark.parametrize(
-    "options", [{}, {"stride": 2, "padding": 1, "output_padding": 1}, {"groups": 2, "dilation": 2}, {"bias": False}], ids=str
+    "options",
+    [{}, {"stride": 2, "padding": 1, "output_padding": 1}, {"groups": 2, "dilation": 2}, {"bias": False}],
+    ids=str,
 )
 def test_transposed_convolution_is_the_transpose(dims: int, options: dict[str, Any]) -> None:
     up = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)[dims - 1](4, 2, 3, **options).double()
@@ -174,7 +185,9 @@ def test_transposed_convolution_is_the_transpose(dims: int, options: dict[str, A
     x = tensor(RNG.normal(size=(1, 4, *(4, 3, 5)[:dims])))
     y = up(x)
     z = tensor(RNG.normal(size=tuple(y.shape)))
-    offset = 0.0 if up.bias is None else float((up.bias.detach().numpy() * z.numpy().sum((0, *range(2, 2 + dims)))).sum())
+    offset = (
+        0.0 if up.bias is None else float((up.bias.detach().numpy() * z.numpy().sum((0, *range(2, 2 + dims)))).sum())
+    )
     np.testing.assert_allclose((y * z).sum().item() - offset, (x * down(z)).sum().item(), rtol=1e-9)
 
 
@@ -322,7 +335,11 @@ def test_dropout_rate_and_scale(p: float) -> None:
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_channel_dropout(dims: int) -> None:
     wg.manual_seed(0)
-    y = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)[dims - 1](0.5)(wg.ones(40, 25, *(4,) * dims)).numpy().reshape(1000, -1)
+    y = (
+        (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)[dims - 1](0.5)(wg.ones(40, 25, *(4,) * dims))
+        .numpy()
+        .reshape(1000, -1)
+    )
     assert (y == y[:, :1]).all()
     assert set(np.unique(y)) == {0.0, 2.0}
     assert abs((y[:, 0] != 0).mean() - 0.5) < 0.06
@@ -491,4 +508,6 @@ def test_distances() -> None:
     a, b = RNG.normal(size=(3, 4)), RNG.normal(size=(3, 4))
     cos = (a * b).sum(1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))
     close(nn.CosineSimilarity()(tensor(a), tensor(b)), cos)
-    close(nn.PairwiseDistance(p=3.0, keepdim=True)(tensor(a), tensor(b)), np.linalg.norm(a - b + 1e-6, 3, axis=1)[:, None])
+    close(
+        nn.PairwiseDistance(p=3.0, keepdim=True)(tensor(a), tensor(b)), np.linalg.norm(a - b + 1e-6, 3, axis=1)[:, None]
+    )

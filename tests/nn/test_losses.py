@@ -93,7 +93,7 @@ UNREDUCED = {
     ),
     "MultiLabelMargin": (
         nn.MultiLabelMarginLoss, {}, (np.array([[0.1, 0.2, 0.4, 0.8]]), np.array([[3, 0, -1, 1]])), np.array([0.85]),
-    ),  # the example of its documentation: 1/4 · (1 - (0.8 - 0.2) + 1 - (0.8 - 0.4) + 1 - (0.1 - 0.2) + 1 - (0.1 - 0.4))
+    ),  # ((1 - 0.8 + 0.2) + (1 - 0.8 + 0.4) + (1 - 0.1 + 0.2) + (1 - 0.1 + 0.4)) / 4
 }  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def test_names_follow_registration_and_shared_parameters_come_once() -> None:
     assert [n for n, _ in net.named_children()] == ["a", "b"]
     assert len(list(net.parameters())) == 4
     assert len(list(net.buffers())) == 2
-    assert list(net.modules())[0] is net
+    assert next(net.modules()) is net
 
 
 def test_one_tensor_under_two_names_is_one_parameter() -> None:

@@ -147,7 +147,10 @@ def test_not_strict_returns_what_did_not_match() -> None:
 
 
 def test_a_child_name_without_rest_is_unexpected() -> None:
-    assert net().load_state_dict({"0": wg.zeros(1), "0.x.y": wg.zeros(1)}, strict=False).unexpected_keys == ["0", "0.x.y"]
+    assert net().load_state_dict({"0": wg.zeros(1), "0.x.y": wg.zeros(1)}, strict=False).unexpected_keys == [
+        "0",
+        "0.x.y",
+    ]
 
 
 @pytest.mark.parametrize("assign", [False, True])

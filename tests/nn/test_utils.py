@@ -9,7 +9,12 @@ import pytest
 import wengert as wg
 from wengert import nn
 from wengert.nn.utils import (
-    clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm, parameters_to_vector, vector_to_parameters,
+    clip_grad_norm_,
+    clip_grad_value_,
+    clip_grads_with_norm_,
+    get_total_norm,
+    parameters_to_vector,
+    vector_to_parameters,
 )  # fmt: skip
 
 
@@ -23,7 +28,8 @@ def with_grads(*grads: Any, dtype: Any = wg.float32) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("norm_type", "want"), [(2.0, 5.0), (1, 7.0), (math.inf, 4.0), ("inf", 4.0), (3, (27 + 64) ** (1 / 3)), (0.5, 7 + 2 * 12**0.5)]
+    ("norm_type", "want"),
+    [(2.0, 5.0), (1, 7.0), (math.inf, 4.0), ("inf", 4.0), (3, (27 + 64) ** (1 / 3)), (0.5, 7 + 2 * 12**0.5)],
 )
 def test_norm_types_and_scaling(norm_type: Any, want: float) -> None:
     a, b = ps = with_grads([3.0, 0.0], [0.0, -4.0], dtype=wg.float64)

@@ -289,7 +289,15 @@ def test_windows(made, reference, length, periodic):
 
 def test_conversion_returns_itself_when_nothing_changes():
     x = wg.ones(2)
-    for same in (x.to(wg.float32), x.float(), x.cpu(), x.to("cpu"), x.to(device("cpu")), x.type(wg.float32), x.type_as(x)):
+    for same in (
+        x.to(wg.float32),
+        x.float(),
+        x.cpu(),
+        x.to("cpu"),
+        x.to(device("cpu")),
+        x.type(wg.float32),
+        x.type_as(x),
+    ):
         assert same is x
     assert x.to(wg.float32, copy=True) is not x
     assert x.to("cpu", wg.float64).dtype is wg.float64
@@ -301,7 +309,8 @@ def test_conversion_returns_itself_when_nothing_changes():
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        ("half", wg.float16), ("bfloat16", wg.bfloat16), ("float", wg.float32), ("double", wg.float64), ("byte", wg.uint8),
+        ("half", wg.float16), ("bfloat16", wg.bfloat16), ("float", wg.float32), ("double", wg.float64),
+        ("byte", wg.uint8),
         ("char", wg.int8), ("short", wg.int16), ("int", wg.int32), ("long", wg.int64), ("bool", wg.bool),
         ("cfloat", wg.complex64), ("cdouble", wg.complex128),
     ],

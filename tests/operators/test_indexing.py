@@ -20,9 +20,11 @@ SAME_AS_NUMPY = [
     0, -1, (1, 2), (1, 2, 3), slice(1, None), (slice(None), slice(0, 3, 2)), (Ellipsis, 1), (0, Ellipsis, 1), None,
     (None, 0, None, Ellipsis), (), Ellipsis, slice(5, 1), slice(-100, 100), (slice(None, None, 5), slice(1, 1)),
     np.array([1, 0, 1]), np.array([[0], [-1]]), (slice(None), np.array([2, 0])), (Ellipsis, np.array([3, -4])),
-    (np.array([0, 1]), np.array([2, 1])), (np.array([0, 1]), slice(1), np.array([2, 1])), (np.array([[0], [1]]), np.array([2, 1])),
+    (np.array([0, 1]), np.array([2, 1])), (np.array([0, 1]), slice(1), np.array([2, 1])),
+    (np.array([[0], [1]]), np.array([2, 1])),
     A > 11, (A > 11).any((1, 2)), (slice(None), np.array([True, False, True])), ([True, False], [0, 2, 1]), [0, 1, 0],
-    (None, np.array([1]), None), np.zeros((0,), int), np.array([False, False]), np.int64(1), np.array(1), (np.array(1), slice(1)),
+    (None, np.array([1]), None), np.zeros((0,), int), np.array([False, False]), np.int64(1), np.array(1),
+    (np.array(1), slice(1)),
 ]  # fmt: skip
 
 
@@ -235,7 +237,7 @@ TWINS = [
 
 @pytest.mark.parametrize(("name", "args"), TWINS, ids=[f"{k}-{name}" for k, (name, _) in enumerate(TWINS)])
 def test_in_place_twins_write_what_the_operator_returns(name, args):
-    """On a tensor, on a strided view of a larger one, recorded or not: the same values, gradients and one version more."""
+    """On a tensor and on strided views, recorded or not: the same values and gradients, and one version more."""
     start = np.random.default_rng(2).uniform(1, 2, (3, 3))
     args = tuple(a.to(wg.float64) if isinstance(a, wg.Tensor) and a.is_floating_point() else a for a in args)
     args = tuple(tuple(v for v in a) if isinstance(a, tuple) else a for a in args)
@@ -289,8 +291,10 @@ def test_a_failed_write_changes_nothing():
     "call",
     [
         lambda x, i: x[i], lambda x, i: x.take(i), lambda x, i: x.gather(0, i), lambda x, i: x.index_select(0, i),
-        lambda x, i: wg.take_along_dim(x, i, 0), lambda x, i: x.scatter(0, i, 1.0), lambda x, i: x.scatter_add(0, i, wg.ones(2)),
-        lambda x, i: x.index_add(0, i, wg.ones(2)), lambda x, i: x.put(i, wg.ones(2)), lambda x, i: x.index_fill(0, i, 0.0),
+        lambda x, i: wg.take_along_dim(x, i, 0), lambda x, i: x.scatter(0, i, 1.0),
+        lambda x, i: x.scatter_add(0, i, wg.ones(2)),
+        lambda x, i: x.index_add(0, i, wg.ones(2)), lambda x, i: x.put(i, wg.ones(2)),
+        lambda x, i: x.index_fill(0, i, 0.0),
         lambda x, i: x.index_put((i,), wg.ones(2), True), lambda x, i: x.index_copy(0, i, wg.ones(2)),
         lambda x, i: x.scatter_reduce(0, i, wg.ones(2), "amin"), lambda x, i: x.index_reduce(0, i, wg.ones(2), "prod"),
         lambda x, i: x.__setitem__(i, 1.0),
@@ -316,7 +320,9 @@ def test_masks():
     x = t(A[0])
     mask = t(A[0]) > 4
     np.testing.assert_array_equal(x.masked_select(mask).numpy(), A[0][A[0] > 4])
-    np.testing.assert_array_equal(wg.masked_select(x, t([True, False, False, True])).numpy(), A[0][:, [0, 3]].reshape(-1))
+    np.testing.assert_array_equal(
+        wg.masked_select(x, t([True, False, False, True])).numpy(), A[0][:, [0, 3]].reshape(-1)
+    )
     np.testing.assert_array_equal(x.masked_fill(mask, -1).numpy(), np.where(A[0] > 4, -1, A[0]))
     filled = wg.zeros(2, 2).masked_scatter(t([True, False]), t([1.0, 2.0, 3.0]))
     assert filled.tolist() == [[1, 0], [2, 0]]

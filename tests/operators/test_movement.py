@@ -15,7 +15,11 @@ VIEWS = [
     ("reshape", lambda x: x.reshape(4, -1), lambda a: a.reshape(4, 6)),
     ("reshape of a transpose", lambda x: x.mT.reshape(2, 2, 2, 3), lambda a: a.swapaxes(1, 2).reshape(2, 2, 2, 3)),
     ("view", lambda x: x.view(6, 4), lambda a: a.reshape(6, 4)),
-    ("view of a transpose", lambda x: x.transpose(0, 1).view(3, 2, 2, 2), lambda a: a.swapaxes(0, 1).reshape(3, 2, 2, 2)),
+    (
+        "view of a transpose",
+        lambda x: x.transpose(0, 1).view(3, 2, 2, 2),
+        lambda a: a.swapaxes(0, 1).reshape(3, 2, 2, 2),
+    ),
     ("view by tensor size", lambda x: x.view(wg.tensor(24)), lambda a: a.reshape(24)),
     ("view_as", lambda x: x.view_as(wg.zeros(4, 6)), lambda a: a.reshape(4, 6)),
     ("flatten", lambda x: x.flatten(1), lambda a: a.reshape(2, 12)),
@@ -192,7 +196,14 @@ def test_as_strided_adds_up_the_gradients_of_what_it_reads_twice():
 
 @pytest.mark.parametrize(
     ("size", "stride", "offset"),
-    [((11,), (1,), 0), ((2,), (10,), 0), ((1,), (1,), 10), ((2, 2), (8, 2), 0), ((1 << 40, 1 << 40), (1, 1), 0), ((2,), (1 << 62,), 0)],
+    [
+        ((11,), (1,), 0),
+        ((2,), (10,), 0),
+        ((1,), (1,), 10),
+        ((2, 2), (8, 2), 0),
+        ((1 << 40, 1 << 40), (1, 1), 0),
+        ((2,), (1 << 62,), 0),
+    ],
 )
 def test_as_strided_never_leaves_the_memory(size, stride, offset):
     for x in (wg.arange(10), wg.arange(20)[:10].clone(), wg.arange(10).reshape(2, 5).t()):
@@ -227,7 +238,9 @@ def test_windows_of_any_step_have_their_gradient():
     for size, step in ((1, 1), (2, 1), (2, 3), (7, 1), (5, 2)):
         x = wg.arange(7.0, requires_grad=True)
         taken = x.unfold(0, size, step)
-        np.testing.assert_array_equal(taken.numpy(force=True), [np.arange(k, k + size) for k in range(0, 8 - size, step)])
+        np.testing.assert_array_equal(
+            taken.numpy(force=True), [np.arange(k, k + size) for k in range(0, 8 - size, step)]
+        )
         taken.sum().backward()
         counts = np.zeros(7)
         for k in range(0, 8 - size, step):

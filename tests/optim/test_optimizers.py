@@ -194,7 +194,9 @@ def test_complex_parameters_are_two_real_ones(name: str) -> None:
     o, r = getattr(optim, name)([z]), getattr(optim, name)(xy)
     for _ in range(3):
         z.grad = wg.tensor(grad, dtype=wg.complex128)
-        xy[0].grad, xy[1].grad = (wg.tensor([f(g) for g in grad], dtype=wg.float64) for f in (lambda g: g.real, lambda g: g.imag))
+        xy[0].grad, xy[1].grad = (
+            wg.tensor([f(g) for g in grad], dtype=wg.float64) for f in (lambda g: g.real, lambda g: g.imag)
+        )
         o.step()
         r.step()
     want = xy[0].detach().numpy() + 1j * xy[1].detach().numpy()
@@ -355,7 +357,7 @@ def test_loading_copies_and_casts() -> None:
 @pytest.mark.parametrize("groups", [[[1, 1]], [[1], [1]]], ids=["sizes", "groups"])
 def test_a_state_of_another_shape_is_refused(groups: list[list[int]]) -> None:
     other = optim.SGD([{"params": [parameter([1.0]) for _ in group]} for group in groups])
-    with pytest.raises(ValueError, match="the state has|of the state has"):
+    with pytest.raises(ValueError, match=r"the state has"):
         optim.SGD([parameter([1.0])]).load_state_dict(other.state_dict())
 
 

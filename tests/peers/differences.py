@@ -3,27 +3,39 @@
 import re
 
 UNDEFINED = "PyTorch has no derivative here"
+STATISTICS = "in evaluation, differentiable in the running statistics too"
+WEIGHTS = "differentiable in the weights too"
 LIMITS = "wengert gives the limit where PyTorch gives nan"
 
 DIFFERENT: dict[str, tuple[str, str]] = {
     "abs": (r"gradient of abs\(array\(\[0.0, -0.0, -inf, nan\]\)\)", "the gradient at nan is nan, not 0"),
+    "batch_norm": (r"not differentiable with respect to argument", STATISTICS),
+    "binary_cross_entropy": (r"not differentiable with respect to argument", WEIGHTS),
+    "binary_cross_entropy_with_logits": (r"not differentiable with respect to argument", WEIGHTS),
+    "bincount": (r"requires_grad False", "carries no gradient"),
     "celu": (r"gradient of celu\(array\(\[0.0, nan\]\)\)", "the gradient at nan is nan, not passed on"),
+    "cross_entropy": (r"not differentiable with respect to argument", WEIGHTS),
+    "ctc_loss": (r"gradient of ctc_loss", "PyTorch's gradient is right only behind log_softmax"),
     "digamma": (r"gradient of digamma\(array\(\[-1.0, -0.0\]\)\)", "the derivative at a pole is inf, not 1e32"),
     "elu": (r"gradient of elu\(array\(\[0.0, nan\]\)\)", "the gradient at nan is nan, not passed on"),
     "floor_divide": (r"aten::floor_divide is not implemented", UNDEFINED),
     "heaviside": (r"requires_grad False|heaviside\(array\(\[-1.0, 0.0, 2.0, nan\]\)", "no gradient; nan stays nan"),
+    "histogram": (r"requires_grad False", "carries no gradient"),
     "hypot": (r"gradient of hypot\(array\(\[0.0\]\), array\(\[0.0\]\)\)", LIMITS),
     "i0": (r"array\(\[inf, -inf, nan, -0.0\]\)", LIMITS),
     "igamma": (r"MissingRuleError|igamma_cpu", "refuses a gradient of the first argument early; takes integers"),
     "igammac": (r"MissingRuleError|igammac_cpu", "refuses a gradient of the first argument early; takes integers"),
+    "instance_norm": (r"not differentiable with respect to argument", STATISTICS),
     "ldexp": (r"gradient of ldexp", "PyTorch's gradient is 0 for negative integer exponents"),
     "logaddexp": (r"gradient of logaddexp\(array\(\[-inf", LIMITS),
     "logaddexp2": (r"gradient of logaddexp2\(array\(\[-inf", LIMITS),
     "logical_and": (r"must be Tensor, not", "takes numbers too"),
     "logical_or": (r"must be Tensor, not", "takes numbers too"),
     "logical_xor": (r"must be Tensor, not", "takes numbers too"),
+    "multi_margin_loss": (r"not differentiable with respect to argument", WEIGHTS),
     "nan_to_num": (r"does not support automatic differentiation for outputs with complex dtype", UNDEFINED),
     "nextafter": (r"requires_grad False", "carries no gradient"),
+    "nll_loss": (r"not differentiable with respect to argument", WEIGHTS),
     "polar": (r"gradient of polar", "PyTorch's gradient has the wrong sign for a negative modulus"),
     "polygamma": (r"gradient of polygamma\(1, array\(\[0.0, inf, nan\]\)\)", LIMITS),
     "remainder": (r"aten::remainder is not implemented", UNDEFINED),
@@ -41,6 +53,8 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "special_spherical_bessel_j0": (r"PyTorch False", UNDEFINED),
     "special_xlog1py": (r"gradient of special_xlog1py\(array\(\[0.0", LIMITS),
     "special_zeta": (r"MissingRuleError", "refuses a gradient of the first argument early"),
+    "unique": (r"requires_grad False", "carries no gradient"),
+    "unique_consecutive": (r"requires_grad False", "carries no gradient"),
     "view_as_complex": (r"stride 1", "PyTorch refuses some empty tensors"),
     "view_as_real": (r"stride 1", "PyTorch refuses some empty tensors"),
     "xlogy": (r"gradient of xlogy\(array\(\[0.0, 0.0, 0.0, nan\]\)", LIMITS),

@@ -9,6 +9,8 @@ import torch
 
 import wengert as wg
 
+pytestmark = pytest.mark.filterwarnings("ignore:index_reduce.. is in beta:UserWarning")
+
 
 def random_key(rng: random.Random, shape: tuple[int, ...]) -> tuple[Any, ...]:
     """Return a random key for a tensor of ``shape``: ints, slices, None, bools, arrays, masks, one Ellipsis."""
@@ -115,11 +117,13 @@ x.index_fill_(0, T.tensor([1]), v[0].detach()) | x.index_put_((T.tensor([0, 2]),
 x.index_put_((T.tensor([0, 0]), T.tensor([1, 1])), v[1:], accumulate=True) | x.put_(T.tensor([0, -1, 4]), v)
 x.index_put_((T.tensor([True, False, True]),), v) | x.masked_fill_(T.tensor([True, False, True]), 0.5)
 x.masked_scatter_(T.tensor([[True], [False], [False]]), v) | x.scatter_(0, T.tensor([[0, 2, 1]]), v[None])
-x.scatter_(0, T.tensor([[0, 2, 1]]), 2.5) | x.scatter_add_(1, T.tensor([[0, 0, 1]]), v[None]) | x.zero_() | x.fill_(v.sum())
-x.scatter_reduce_(1, T.tensor([[0, 0, 1]]), v[None], 'prod') | x.scatter_reduce_(1, T.tensor([[0, 0, 1]]), v[None], 'mean')
+x.scatter_(0, T.tensor([[0, 2, 1]]), 2.5) | x.scatter_add_(1, T.tensor([[0, 0, 1]]), v[None]) | x.zero_()
+x.fill_(v.sum()) | x.scatter_reduce_(1, T.tensor([[0, 0, 1]]), v[None], 'prod')
+x.scatter_reduce_(1, T.tensor([[0, 0, 1]]), v[None], 'mean')
 x.scatter_reduce_(1, T.tensor([[0, 0, 1]]), v[None], 'amax', include_self=False) | x.copy_(v) | x.tril_() | x.triu_(1)
-x.scatter_reduce_(1, T.tensor([[0, 0, 1]]), v[None], 'amin') | x.index_reduce_(0, T.tensor([0, 2, 0]), v.expand(3, 3), 'amax')
-x.t().copy_(v) | x.diagonal().mul_(v) | x[0].mul_(v).sub_(1) | x.t()[1:].fill_(2) | x.unfold(1, 1, 1).squeeze(-1).mul_(3)
+x.scatter_reduce_(1, T.tensor([[0, 0, 1]]), v[None], 'amin')
+x.index_reduce_(0, T.tensor([0, 2, 0]), v.expand(3, 3), 'amax') | x.t().copy_(v) | x.diagonal().mul_(v)
+x[0].mul_(v).sub_(1) | x.t()[1:].fill_(2) | x.unfold(1, 1, 1).squeeze(-1).mul_(3)
 """
 
 

@@ -151,7 +151,9 @@ SCHEDULES = {
     "MultiplicativeLR": lambda s, o: s.MultiplicativeLR(o, lambda k: 0.95 + 0.01 * (k % 3)),
     "CyclicLR triangular2": lambda s, o: s.CyclicLR(o, 0.1, 1.0, step_size_up=4, mode="triangular2"),
     "CyclicLR exp_range": lambda s, o: s.CyclicLR(o, 0.1, 1.0, 4, step_size_down=3, mode="exp_range", gamma=0.97),
-    "CyclicLR function": lambda s, o: s.CyclicLR(o, [0.1, 0.2], [1.0, 2.0], 4, scale_fn=lambda x: 1 / x, cycle_momentum=False),
+    "CyclicLR function": lambda s, o: s.CyclicLR(
+        o, [0.1, 0.2], [1.0, 2.0], 4, scale_fn=lambda x: 1 / x, cycle_momentum=False
+    ),
     "OneCycleLR": lambda s, o: s.OneCycleLR(o, max_lr=1.0, total_steps=31),
     "OneCycleLR three phases": lambda s, o: s.OneCycleLR(
         o, max_lr=[1.0, 2.0], epochs=4, steps_per_epoch=8, anneal_strategy="linear", three_phase=True, pct_start=0.3
@@ -159,12 +161,17 @@ SCHEDULES = {
     "SequentialLR": lambda s, o: s.SequentialLR(
         o,
         [s.ConstantLR(o, 0.1), s.CosineAnnealingLR(o, 6), s.MultiStepLR(o, [0, 3]), s.PolynomialLR(o, 4),
-         s.LambdaLR(o, lambda k: 0.5 ** (k + 1)), s.CosineAnnealingWarmRestarts(o, 3), s.StepLR(o, 2), s.LinearLR(o, 0.3)],
+         s.LambdaLR(o, lambda k: 0.5 ** (k + 1)), s.CosineAnnealingWarmRestarts(o, 3), s.StepLR(o, 2),
+         s.LinearLR(o, 0.3)],
         [3, 9, 14, 17, 20, 24, 27],
     ),
-    "ChainedScheduler": lambda s, o: s.ChainedScheduler([s.CosineAnnealingLR(o, 5), s.StepLR(o, 4), s.ExponentialLR(o, 0.9)]),
+    "ChainedScheduler": lambda s, o: s.ChainedScheduler(
+        [s.CosineAnnealingLR(o, 5), s.StepLR(o, 4), s.ExponentialLR(o, 0.9)]
+    ),
     "ReduceLROnPlateau": lambda s, o: s.ReduceLROnPlateau(o, patience=2, cooldown=1, factor=0.5, min_lr=0.02),
-    "ReduceLROnPlateau max": lambda s, o: s.ReduceLROnPlateau(o, mode="max", patience=1, threshold=0.5, threshold_mode="abs"),
+    "ReduceLROnPlateau max": lambda s, o: s.ReduceLROnPlateau(
+        o, mode="max", patience=1, threshold=0.5, threshold_mode="abs"
+    ),
 }  # fmt: skip
 
 

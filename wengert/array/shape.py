@@ -36,7 +36,7 @@ def as_int(value: Any, what: str) -> int:
     """Return an integer argument as ``int``; TypeError for floats and bools that only look like one."""
     if isinstance(value, builtins.bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{what} must be an int, got {value!r} of type {type(value).__name__}")
-    return value.__index__()  # type: ignore[no-any-return]
+    return value.__index__()
 
 
 def axis_of(dim: Any, ndim: int, what: str = "dim") -> int:

@@ -158,7 +158,7 @@ def execute(op: Op, values: list[Any]) -> Any:
 @cache
 def result_type(op: Op) -> Any:
     """Return the named tuple of an operator's several results: ``values, indices = x.sort()`` or ``x.sort().values``."""
-    return namedtuple(op.name, op.outputs)  # type: ignore[misc]  # the fields are known when the operator is declared
+    return namedtuple(op.name, op.outputs)  # the fields are known when the operator is declared
 
 
 def _ready(op: Op, values: list[Any]) -> tuple[list[Any], DType | None] | None:

@@ -57,9 +57,9 @@ class Generator:
 
     def get_state(self) -> Tensor:
         """Return seed and position as a uint64 tensor of two elements, for :meth:`set_state`."""
-        return from_array(np.array([self.key, self.offset], np.uint64))  # type: ignore[no-any-return]
+        return from_array(np.array([self.key, self.offset], np.uint64))
 
-    def set_state(self, state: Tensor) -> "Generator":
+    def set_state(self, state: Any) -> "Generator":
         """Continue from a state of :meth:`get_state`.
 
         Raises:

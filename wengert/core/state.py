@@ -60,10 +60,10 @@ class Thread:
     def state(self) -> State:
         """The state of the calling thread."""
         try:
-            return local.state  # type: ignore[no-any-return]
+            return local.state
         except AttributeError:
             local.state = State()
-            return local.state  # type: ignore[no-any-return]
+            return local.state
 
 
 local = threading.local()

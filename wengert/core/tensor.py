@@ -266,7 +266,7 @@ class Tensor(TensorMethods):
             raise RuntimeError(
                 "numpy() on a tensor that requires grad would lose its gradient; use tensor.detach().numpy()"
             )
-        return self._payload  # type: ignore[no-any-return]
+        return self._payload
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()
@@ -357,7 +357,7 @@ class Tensor(TensorMethods):
         if not self.is_leaf:
             raise RuntimeError("only leaf tensors can be deep-copied; use .detach().clone() for a computed one")
         if id(self) in memo:
-            return memo[id(self)]  # type: ignore[no-any-return]
+            return memo[id(self)]
         copied: Tensor = from_array(self._payload.copy(), type(self))
         memo[id(self)] = copied
         copied.__dict__.update(self.__dict__)
@@ -418,7 +418,7 @@ def alias(tensor: Any, cls: type[Any] = Tensor, version: Any = ...) -> Any:
 
 def raw(tensor: Any) -> np.ndarray[Any, Any]:
     """Return the tensor's own NumPy array, for code that computes outside the tape; call :func:`wrote` after writing."""
-    return tensor._payload  # type: ignore[no-any-return]
+    return tensor._payload
 
 
 def wrote(tensor: Any, name: str = "an in-place operation") -> None:
@@ -439,7 +439,7 @@ def refresh(tensor: Any) -> Node | None:
             tensor._node = replay(view.chain, view.base)._node
         finally:
             state.grad = grad
-    return tensor._node  # type: ignore[no-any-return]
+    return tensor._node
 
 
 def rebuild(cls: type[Any], array: Any, requires_grad: bool, attributes: dict[str, Any] | None) -> Any:

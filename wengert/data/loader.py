@@ -1,9 +1,11 @@
 """The loader: batches of a dataset, made here or ahead of time by worker threads."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
+from wengert.core.generator import Generator
 from wengert.core.registry import ops
 from wengert.data.collate import default_collate, default_convert
 from wengert.data.dataset import IterableDataset
@@ -26,7 +28,8 @@ class DataLoader:
         shuffle: take the samples in random order. sampler: the order, instead.
         batch_sampler: gives lists of indices, instead of all the above.
         collate_fn: makes a batch of a list of samples (default: :func:`default_collate`).
-        generator: for the random order and for the seeds of workers (default: the global generator).
+        generator: gives each epoch its seed, on which the random order and the workers' generators depend (default:
+            the global generator).
         num_workers: how many threads prepare batches ahead; 0 prepares each when it is asked for.
         prefetch_factor: batches prepared ahead per worker (default 2).
         timeout: seconds to wait for a worker's batch; 0 waits for ever.
@@ -34,6 +37,8 @@ class DataLoader:
         persistent_workers: keep the workers from epoch to epoch.
         in_order: accepted for PyTorch's sake; batches always come in order.
         pin_memory: warns: there is no device memory to copy to.
+
+    :meth:`state_dict` and :meth:`load_state_dict` let training go on in the middle of an epoch.
 
     Raises:
         ValueError: for options that exclude each other or are out of range.
@@ -55,7 +60,11 @@ class DataLoader:
         _check_workers(num_workers, prefetch_factor, persistent_workers, timeout, multiprocessing_context)
         if pin_memory:
             warnings.warn("pin_memory=True has no effect: there is no device memory to copy to", stacklevel=2)
+        self._stream = isinstance(dataset, IterableDataset)
+        _check_order(self._stream, batch_size, shuffle, sampler, batch_sampler, drop_last)
         self.dataset = dataset
+        self.batch_size = None if batch_sampler is not None else batch_size
+        self.drop_last = drop_last
         self.num_workers = num_workers
         self.prefetch_factor = 2 if prefetch_factor is None and num_workers else prefetch_factor
         self.persistent_workers = persistent_workers
@@ -63,73 +72,109 @@ class DataLoader:
         self.worker_init_fn = worker_init_fn
         self.generator = generator
         self.in_order = in_order
-        self._iterable = isinstance(dataset, IterableDataset)
-        if self._iterable:
-            if shuffle or sampler is not None or batch_sampler is not None:
-                raise ValueError(
-                    "an IterableDataset gives its own order: shuffle, sampler and batch_sampler must be left out"
-                )
-        elif sampler is not None and shuffle:
-            raise ValueError("sampler and shuffle=True exclude each other")
-        if batch_sampler is not None:
-            if batch_size != 1 or shuffle or sampler is not None or drop_last:
-                raise ValueError("batch_sampler excludes batch_size, shuffle, sampler and drop_last")
-            batch_size = None
-        elif batch_size is None and drop_last:
-            raise ValueError("batch_size=None gives single samples, which drop_last does not fit")
-        if not self._iterable and sampler is None and batch_sampler is None:
-            sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
-        if batch_size is not None:
-            check_positive("batch_size", batch_size)
-            batch_sampler = None if self._iterable else BatchSampler(sampler, batch_size, drop_last)
-        self.batch_size = batch_size
-        self.drop_last = drop_last
         self.sampler = sampler
         self.batch_sampler = batch_sampler
-        batched = batch_size is not None or batch_sampler is not None
-        self.collate_fn: Callable[[Any], Any] = collate_fn or (default_collate if batched else default_convert)
-        self._batched = batched
+        if not self._stream and batch_sampler is None:
+            if sampler is None:
+                self.sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+            if batch_size is not None:
+                self.batch_sampler = BatchSampler(self.sampler, batch_size, drop_last)
+        self._shuffle = bool(shuffle)
+        self._batched = batch_size is not None or batch_sampler is not None
+        self.collate_fn: Callable[[Any], Any] = collate_fn or (default_collate if self._batched else default_convert)
         self._workers: Workers | None = None
+        self._seed: int | None = None  # of the epoch that is running, and how many of its batches were given
+        self._given = 0
+        self._resumed: tuple[int, int] | None = None
 
     def __len__(self) -> int:
-        if not self._iterable:
+        if not self._stream:
             return len(self.sampler if self.batch_sampler is None else self.batch_sampler)
         total = len(self.dataset)
         if self.batch_size is None:
             return total
         return total // self.batch_size if self.drop_last else -(-total // self.batch_size)
 
+    # ---- where an epoch stands -------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the running epoch stands: its seed, how many batches it has given, and the generator's state.
+
+        Example:
+            >>> import wengert as wg
+            >>> def loader():
+            ...     return wg.utils.data.DataLoader(range(4), shuffle=True, generator=wg.Generator().manual_seed(0))
+            >>> first = loader()
+            >>> batches = iter(first)
+            >>> _ = next(batches)
+            >>> second = loader()
+            >>> second.load_state_dict(first.state_dict())
+            >>> [b.item() for b in batches] == [b.item() for b in second]
+            True
+        """
+        generator = None if self.generator is None else self.generator.get_state()
+        return {"seed": self._seed, "batches": self._given, "generator": generator}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Let the next ``for`` loop go on where a :meth:`state_dict` was taken.
+
+        Batches already given are skipped without being made; a stream makes and drops them.
+        """
+        seed = state_dict["seed"]
+        self._seed, self._given = seed, state_dict["batches"]
+        self._resumed = None if seed is None else (seed, state_dict["batches"])
+        if self.generator is not None and state_dict["generator"] is not None:
+            self.generator.set_state(state_dict["generator"])
+
     def __iter__(self) -> Iterator[Any]:
-        seed = int(ops.randint(0, 2**62, (), generator=self.generator).item())
-        return self._ahead(seed) if self.num_workers else self._here()
+        if self._resumed is None:
+            seed, skip = int(ops.randint(0, 2**62, (), generator=self.generator).item()), 0
+        else:
+            (seed, skip), self._resumed = self._resumed, None
+        self._seed, self._given = seed, skip
+        requests = islice(self._requests(seed), 0 if self._stream else skip, None)
+        made = self._ahead(requests, seed, skip) if self.num_workers else self._here(requests)
+        return self._counted(islice(made, skip if self._stream else 0, None))
+
+    def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            self._given += 1
+            yield batch
+        self._seed, self._given = None, 0
+
+    # ---- making batches --------------------------------------------------------------
+
+    def _requests(self, seed: int) -> Iterator[Any]:
+        """What the fetcher is asked for: indices, or None again and again for a stream."""
+        if self._stream:
+            return iter(lambda: None, END)
+        if not self._shuffle:
+            return iter(self.sampler if self.batch_sampler is None else self.batch_sampler)
+        order = RandomSampler(self.dataset, generator=Generator().manual_seed(seed))
+        return iter(order if self.batch_size is None else BatchSampler(order, self.batch_size, self.drop_last))
 
     def _fetcher(self) -> Callable[[Any], Any]:
-        if self._iterable:
+        if self._stream:
             return StreamFetcher(self.dataset, self.batch_size, self.drop_last, self.collate_fn)
         return IndexFetcher(self.dataset, self._batched, self.collate_fn)
 
-    def _requests(self) -> Iterable[Any]:
-        """What the fetcher is asked for: indices, or None again and again for a stream."""
-        if self._iterable:
-            return iter(lambda: None, END)
-        return self.sampler if self.batch_sampler is None else self.batch_sampler
-
-    def _here(self) -> Iterator[Any]:
+    def _here(self, requests: Iterator[Any]) -> Iterator[Any]:
         fetch = self._fetcher()
-        for request in self._requests():
+        for request in requests:
             batch = fetch(request)
             if batch is END:
                 return
             yield batch
 
-    def _ahead(self, seed: int) -> Iterator[Any]:
+    def _ahead(self, requests: Iterator[Any], seed: int, first: int) -> Iterator[Any]:
         """Let workers prepare batches while the caller uses those before."""
         workers = self._workers or Workers(self.num_workers, self.dataset, self.worker_init_fn)
         if self.persistent_workers:
             self._workers = workers
         assert self.prefetch_factor is not None
         fetchers = [self._fetcher() for _ in range(self.num_workers)]
-        epoch = Epoch(workers, fetchers, iter(self._requests()), seed, self.prefetch_factor * self.num_workers)
+        number = 0 if self._stream else first
+        epoch = Epoch(workers, fetchers, requests, seed, number, self.prefetch_factor * self.num_workers)
         try:
             while (batch := epoch.take(self.timeout or None)) is not END:
                 yield batch
@@ -137,6 +182,21 @@ class DataLoader:
             epoch.cancel()
             if workers is not self._workers:
                 workers.close()
+
+
+def _check_order(
+    stream: bool, batch_size: int | None, shuffle: bool | None, sampler: Any, batch_sampler: Any, drop_last: bool
+) -> None:
+    if stream and (shuffle or sampler is not None or batch_sampler is not None):
+        raise ValueError("an IterableDataset gives its own order; leave out shuffle, sampler and batch_sampler")
+    if sampler is not None and shuffle:
+        raise ValueError("sampler and shuffle=True exclude each other")
+    if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
+        raise ValueError("batch_sampler excludes batch_size, shuffle, sampler and drop_last")
+    if batch_size is None and drop_last:
+        raise ValueError("batch_size=None gives single samples, which drop_last does not fit")
+    if batch_size is not None:
+        check_positive("batch_size", batch_size)
 
 
 def _check_workers(

@@ -85,17 +85,17 @@ class Epoch:
 
     Args:
         workers: the threads. fetchers: one per worker, to make a batch of a request.
-        requests: what is asked for. seed: of the epoch. limit: how many batches may be under way.
+        requests: what is asked for. seed: of the epoch. number: of the first batch.
+        limit: how many batches may be under way.
     """
 
     def __init__(
-        self, workers: Workers, fetchers: Sequence[Fetch], requests: Iterator[Any], seed: int, limit: int
+        self, workers: Workers, fetchers: Sequence[Fetch], requests: Iterator[Any], seed: int, number: int, limit: int
     ) -> None:
         self.workers, self.fetchers, self.requests = workers, fetchers, requests
-        self.seed, self.limit = seed, limit
+        self.seed, self.number, self.limit = seed, number, limit
         self.active = deque(range(workers.count))  # whose turn it is, without workers whose stream has ended
         self.pending: deque[tuple[int, Future[Any]]] = deque()
-        self.asked = 0
 
     def _ask(self) -> None:
         """Give requests to the workers in turn until enough batches are under way."""
@@ -106,9 +106,9 @@ class Epoch:
                 return
             worker = self.active[0]
             self.active.rotate(-1)
-            future = self.workers.submit(worker, self.seed, self.asked, self.fetchers[worker], request)
+            future = self.workers.submit(worker, self.seed, self.number, self.fetchers[worker], request)
             self.pending.append((worker, future))
-            self.asked += 1
+            self.number += 1
 
     def take(self, timeout: float | None) -> Any:
         """Return the next batch, or END after the last.

@@ -259,14 +259,16 @@ def _apply_all(x: Array, taps: Sequence[Taps]) -> Array:
 
 def _apply(x: Array, axis: int, taps: Taps) -> Array:
     shape = (-1, *[1] * (x.ndim - 1 - axis))
-    out = np.zeros((*x.shape[:axis], taps.indices.shape[1], *x.shape[axis + 1 :]), x.dtype)
+    out: Array | None = None
     for index, weight in zip(*taps, strict=True):
         part = x.take(index, axis)
         if np.any(weight != 1):
             part *= weight.astype(x.dtype).reshape(shape)
             if not weight.all():  # no tap: whatever stands there, be it NaN, plays no part
                 np.copyto(part, 0, where=(weight == 0).reshape(shape))
-        out = part if len(taps.indices) == 1 else out + part
+        out = part if out is None else np.add(out, part, out=out)
+    if out is None:
+        return np.zeros((*x.shape[:axis], taps.indices.shape[1], *x.shape[axis + 1 :]), x.dtype)
     return out
 
 

@@ -161,29 +161,25 @@ def prelu(input: Any, weight: Any) -> Any:
 
 
 @composite(
+    inplace=True,
     home=("", "nn.functional"),
     samples=lambda s: [s((2, 3)), s((2, 3), 0.1, 0.3), s.error(ValueError, "lower", (2,), 0.5, 0.1)],
 )
 def rrelu(
-    input: Any,
-    lower: float = 1.0 / 8,
-    upper: float = 1.0 / 3,
-    training: bool = False,
-    inplace: bool = False,
-    generator: Any = None,
+    input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
 ) -> Any:
     """Return the positive elements, and the others times a slope (B. Xu et al., arXiv 1505.00853).
 
     Args:
         lower, upper: bounds of the slopes. training: draw a slope for each element; otherwise all have their mean.
-        generator: where the slopes are drawn from.
     """
     if lower > upper:
         raise ValueError(f"rrelu(): lower={lower} must not exceed upper={upper}")
+    if inplace:
+        return ops.rrelu_(input, lower, upper, training)
     if not training:
-        return ops.leaky_relu(input, (lower + upper) / 2, inplace)
-    slopes = ops.rand(input.shape, dtype=input.dtype, generator=generator) * (upper - lower) + lower
-    return ops.sloped_(input, slopes) if inplace else ops.sloped(input, slopes)
+        return ops.leaky_relu(input, (lower + upper) / 2)
+    return ops.sloped(input, ops.rand(input.shape, dtype=input.dtype) * (upper - lower) + lower)
 
 
 # ---- exponential units

@@ -131,8 +131,16 @@ def _pairs(s: Any) -> list[Any]:
         s((2, 3), (2, 3)), s((2, 1), (3,)), s((), (2,)), s((3,), (3,), kind="integer"), s((2,), (2,), kind="boolean"),
         s((0,), (1,)), s(s.array([1.0, nan, nan, 2.0]), s.array([nan, 1.0, nan, 3.0]), grad=False),
         s(s.array([1.0, -0.5]), s.array([1.0, -0.5]), grad=False),
-        s.error(TypeError, "real tensor", (2,), (2,), kind="complex"),
+        s((2, 3), 0.5), s(0, (2,)), s.error(TypeError, "real tensor", (2,), (2,), kind="complex"),
+        s.error(TypeError, "order", (2,), 1j),
     ]  # fmt: skip
+
+
+def _ordered(name: str, ufunc: Any, *arrays: Any) -> Any:
+    """Call a ufunc that orders its arguments, which complex numbers are not."""
+    if arrays[0].dtype.kind == "c":
+        raise DTypeError(f"{name}(): complex numbers have no order; compare their .real, .imag or .abs()")
+    return ufunc(*arrays)
 
 
 def _half(chosen: Any, tied: Any, g: Any) -> Any:
@@ -149,8 +157,9 @@ def _half(chosen: Any, tied: Any, g: Any) -> Any:
     inplace=False,
     samples=_pairs,
 )
-def maximum(input: Real, other: Real) -> Any:
+def maximum(input: RealOrScalar, other: RealOrScalar) -> Any:
     """Return the larger of the two, element by element; nan if one is nan. At ties each gets half the gradient."""
+    return _ordered("maximum", np.maximum, input, other)
 
 
 @elementwise(
@@ -162,34 +171,37 @@ def maximum(input: Real, other: Real) -> Any:
     inplace=False,
     samples=_pairs,
 )
-def minimum(input: Real, other: Real) -> Any:
+def minimum(input: RealOrScalar, other: RealOrScalar) -> Any:
     """Return the smaller of the two, element by element; nan if one is nan. At ties each gets half the gradient."""
+    return _ordered("minimum", np.minimum, input, other)
 
 
 @elementwise(
     np.fmax,
     derivative={
-        "input": lambda g, input, other: ops.where(ops.logical_or(input >= other, ops.isnan(other)), g, 0),
-        "other": lambda g, input, other: ops.where(ops.logical_or(input >= other, ops.isnan(other)), 0, g),
+        "input": lambda g, input, other: ops.where(ops.logical_or(input >= other, other != other), g, 0),
+        "other": lambda g, input, other: ops.where(ops.logical_or(input >= other, other != other), 0, g),
     },
     inplace=False,
     samples=_pairs,
 )
-def fmax(input: Real, other: Real) -> Any:
+def fmax(input: RealOrScalar, other: RealOrScalar) -> Any:
     """Return the larger of the two, if one is nan the other. At ties ``input`` gets the gradient."""
+    return _ordered("fmax", np.fmax, input, other)
 
 
 @elementwise(
     np.fmin,
     derivative={
-        "input": lambda g, input, other: ops.where(ops.logical_or(input <= other, ops.isnan(other)), g, 0),
-        "other": lambda g, input, other: ops.where(ops.logical_or(input <= other, ops.isnan(other)), 0, g),
+        "input": lambda g, input, other: ops.where(ops.logical_or(input <= other, other != other), g, 0),
+        "other": lambda g, input, other: ops.where(ops.logical_or(input <= other, other != other), 0, g),
     },
     inplace=False,
     samples=_pairs,
 )
-def fmin(input: Real, other: Real) -> Any:
+def fmin(input: RealOrScalar, other: RealOrScalar) -> Any:
     """Return the smaller of the two, if one is nan the other. At ties ``input`` gets the gradient."""
+    return _ordered("fmin", np.fmin, input, other)
 
 
 # ---- bounds
@@ -234,11 +246,9 @@ def clamp(input: Real, min: RealOrScalar = None, max: RealOrScalar = None) -> An
     """
     if min is None and max is None:
         raise ValueError("clamp(): give at least one of min and max")
-    if input.dtype.kind == "c":
-        raise DTypeError("clamp(): complex numbers have no order")
     if min is None:
-        return np.minimum(input, max)
-    return np.maximum(input, min) if max is None else np.clip(input, min, max)
+        return _ordered("clamp", np.minimum, input, max)
+    return _ordered("clamp", np.maximum, input, min) if max is None else _ordered("clamp", np.clip, input, min, max)
 
 
 @composite(

@@ -300,7 +300,7 @@ def _steps(steps: Any, name: str) -> int:
     steps = as_int(steps, "steps")
     if steps < 0:
         raise RuntimeError(f"{name}(): steps must not be negative, got {steps}")
-    return steps  # type: ignore[no-any-return]
+    return steps
 
 
 def _spaced(start: Any, end: Any, steps: int) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wengert.core.arguments import Anything, Floating, Real
+from wengert.core.arguments import Anything, FloatingOrScalar, Real, RealOrScalar
 from wengert.core.families import elementwise
 from wengert.core.registry import ops
 
@@ -184,7 +184,7 @@ def _share(input: Any, other: Any) -> Any:
     flops=20,
     samples=_log_pairs,
 )
-def logaddexp(input: Floating, other: Floating) -> Any:
+def logaddexp(input: FloatingOrScalar, other: FloatingOrScalar) -> Any:
     """Return log(exp(input) + exp(other)) without overflow."""
 
 
@@ -197,7 +197,7 @@ def logaddexp(input: Floating, other: Floating) -> Any:
     flops=20,
     samples=_log_pairs,
 )
-def logaddexp2(input: Floating, other: Floating) -> Any:
+def logaddexp2(input: FloatingOrScalar, other: FloatingOrScalar) -> Any:
     """Return log2(2**input + 2**other) without overflow."""
 
 
@@ -276,7 +276,7 @@ def atan(input: Anything) -> Any:
         s(s.array([0.0]), s.array([0.0]), grad=False),
     ],
 )  # fmt: skip
-def atan2(input: Real, other: Real) -> Any:
+def atan2(input: RealOrScalar, other: RealOrScalar) -> Any:
     """Return the angle in [-π, π] of the point (other, input). The gradient at the origin is 0."""
 
 
@@ -371,7 +371,7 @@ def atanh(input: Anything) -> Any:
         s.error(TypeError, "floating tensor", (2,), (2,), kind="integer"),
     ],
 )  # fmt: skip
-def hypot(input: Floating, other: Floating) -> Any:
+def hypot(input: FloatingOrScalar, other: FloatingOrScalar) -> Any:
     """Return √(input² + other²) without overflow. The gradient at the origin is 0."""
 
 

@@ -232,12 +232,12 @@ def split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[Any, 
     dim = axis_of(dim, tensor.ndim)
     if isinstance(split_size_or_sections, Sequence):
         sizes = size_of(split_size_or_sections, "split sizes")
-        return ops.split_with_sizes(tensor, sizes, dim)  # type: ignore[no-any-return]
+        return ops.split_with_sizes(tensor, sizes, dim)
     step = as_int(split_size_or_sections, "split_size")
     size = _sized(tensor.shape, dim, "split")
     if step < 0 or (step == 0 and size):
         raise ShapeError(f"split(): the size of a part must be positive, got {step}")
-    return ops.split_with_sizes(tensor, _pieces(size, step), dim)  # type: ignore[no-any-return]
+    return ops.split_with_sizes(tensor, _pieces(size, step), dim)
 
 
 @composite(
@@ -252,7 +252,7 @@ def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     if count < 1:
         raise ShapeError(f"chunk(): chunks must be positive, got {count}")
     sizes = _pieces(size, -(-size // count)) if size else (0,) * count
-    return ops.split_with_sizes(input, sizes, dim)  # type: ignore[no-any-return]
+    return ops.split_with_sizes(input, sizes, dim)
 
 
 def _bounds(size: int, indices_or_sections: Any) -> list[tuple[int, int]]:
@@ -290,7 +290,7 @@ def _split_at(input: Any, indices_or_sections: Any, dim: int, name: str) -> tupl
         count = as_int(indices_or_sections, "sections")
         if count < 1 or size % count:
             raise ShapeError(f"{name}(): dimension {dim} of size {size} does not divide into {count} equal parts")
-    return ops.tensor_split(input, indices_or_sections, dim)  # type: ignore[no-any-return]
+    return ops.tensor_split(input, indices_or_sections, dim)
 
 
 @composite(method=True, samples=lambda s: [s((4,), 2), s((2, 4), [1, 3])])

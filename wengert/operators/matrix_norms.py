@@ -1,4 +1,4 @@
-"""Norms of matrices, and what depends on how small a singular value counts as zero: rank, pseudo-inverse, least squares.
+"""Norms of matrices, and what depends on which singular values count as zero: rank, pseudo-inverse, least squares.
 
 Derivative of the pseudo-inverse: Golub, Pereyra, "The differentiation of pseudo-inverses and nonlinear least squares
 problems whose variables separate", 1973; it holds while the rank does not change.
@@ -47,10 +47,11 @@ def _largest_or_smallest(values: Any, dim: int, order: float, keepdim: bool = Fa
 
 @composite(
     samples=lambda s: [
-        s(s.array(_A3)), *[s(s.array(_TALL), ord) for ord in ("nuc", 2, -2, 1, -1, math.inf, -math.inf)], s((2, 3, 2), dim=(0, 1)),
-        s((2, 3, 2), 2, dim=(2, 0), keepdim=True), s((2, 3, 2), 1, (0, 2), True), s(s.array(_COMPLEX), "nuc"), s((0, 2)), s((0, 2), "nuc"),
-        s((2, 2), of="float32", dtype="float64", grad=False), s.error(ValueError, "ord must be", (2, 2), 3),
-        s.error(RuntimeError, "two different", (2, 2), dim=(0, 0)), s.error(RuntimeError, "two different", (2, 2), dim=0),
+        s(s.array(_A3)), *[s((3, 2), ord) for ord in ("nuc", 2, -2, 1, -1, math.inf, -math.inf)],
+        s((2, 3, 2), dim=(0, 1)), s((2, 3, 2), 2, dim=(2, 0), keepdim=True), s((2, 3, 2), 1, dim=(0, 2), keepdim=True),
+        s(s.array(_COMPLEX), "nuc"), s((0, 2)), s((0, 2), "nuc"), s((2, 2), of="float32", dtype="float64", grad=False),
+        s.error(ValueError, "ord must be", (2, 2), 3), s.error(RuntimeError, "two different", (2, 2), dim=(0, 0)),
+        s.error(RuntimeError, "two different", (2, 2), dim=0),
     ],
 )  # fmt: skip
 def linalg_matrix_norm(
@@ -99,10 +100,12 @@ def _keep(x: Any, rows: int, columns: int) -> Any:
 
 @composite(
     samples=lambda s: [
-        s((2, 3, 2)), s((2, 3), 2), s((3,), 1), s((2, 3, 2), 1, dim=1), s((2, 3, 2), "fro", dim=(0, 1)), s((2, 3, 2), dim=(0, 1)),
-        s((2, 3), math.inf, keepdim=True), s((2, 3), dim=1, keepdim=True), s((3,), 0), s((), None), s((2, 2), kind="complex"),
-        s((2, 2), of="float32", dtype="float64", grad=False), s.error(RuntimeError, "needs dim", (2, 2, 2), 2),
-        s.error(RuntimeError, "one or two dimensions", (2, 2, 2), dim=(0, 1, 2)), s.error(ValueError, "norm of matrices", (3,), "fro"),
+        s((2, 3, 2)), s((2, 3), 2), s((3,), 1), s((2, 3, 2), 1, dim=1), s((2, 3, 2), "fro", dim=(0, 1)),
+        s((2, 3, 2), dim=(0, 1)), s((2, 3), math.inf, keepdim=True), s((2, 3), dim=1, keepdim=True), s((3,), 0),
+        s((), None), s((2, 2), kind="complex"), s((2, 2), of="float32", dtype="float64", grad=False),
+        s.error(RuntimeError, "needs dim", (2, 2, 2), 2),
+        s.error(RuntimeError, "one or two dimensions", (2, 2, 2), dim=(0, 1, 2)),
+        s.error(ValueError, "norm of matrices", (3,), "fro"),
     ],
 )  # fmt: skip
 def linalg_norm(
@@ -111,10 +114,10 @@ def linalg_norm(
     """Return the norm of vectors or of matrices, by the number of dimensions in ``dim``.
 
     Args:
-        ord: an order of :func:`wengert.linalg.vector_norm` or :func:`wengert.linalg.matrix_norm`; None is 2 for all elements
-            together.
-        dim: one dimension for vectors, two for matrices; None is the whole tensor, of one or two dimensions if ``ord`` is
-            given.
+        ord: an order of :func:`wengert.linalg.vector_norm` or :func:`wengert.linalg.matrix_norm`; None is 2 for all
+            elements together.
+        dim: one dimension for vectors, two for matrices; None is the whole tensor, of one or two dimensions if ``ord``
+            is given.
 
     Example:
         >>> import wengert as wg
@@ -126,7 +129,9 @@ def linalg_norm(
         raise ShapeError(f"linalg_norm(): dim must be one or two dimensions, got {dims}")
     if dims is None and ord is not None:
         if A.ndim not in (1, 2):
-            raise ShapeError(f"linalg_norm(): ord={ord!r} of a tensor of {A.ndim} dimensions needs dim, one or two of them")
+            raise ShapeError(
+                f"linalg_norm(): ord={ord!r} of a tensor of {A.ndim} dimensions needs dim, one or two of them"
+            )
         dims = tuple(range(A.ndim))
     if ord is not None and dims is not None and len(dims) == 2:
         return ops.linalg_matrix_norm(A, ord, dims, keepdim, dtype=dtype, out=out)
@@ -138,8 +143,10 @@ def linalg_norm(
 
 @composite(
     samples=lambda s: [
-        s(s.array(_A3)), *[s(s.array(_A3), p) for p in (2, -2, 1, -1, "fro", "nuc", math.inf, -math.inf)], s(s.array(_TALL)), s(s.array(_BATCH), 1),
-        s(s.array([[[1.0, 2.0], [2.0, 4.0]], [[3.0, 1.0], [0.0, 1.0]]]), "fro", grad=False), s.error(RuntimeError, "square", (2, 3), 1),
+        s(s.array(_A3)), *[s(s.array(_A3), p) for p in (2, -2, 1, -1, "fro", "nuc", math.inf, -math.inf)],
+        s(s.array(_TALL)), s(s.array([[[3.0, 1.0], [-1.0, 2.5]], [[0.5, -2.0], [1.7, 1.0]]]), 1),
+        s(s.array([[[1.0, 2.0], [2.0, 4.0]], [[3.0, 1.0], [0.0, 1.0]]]), "fro", grad=False),
+        s.error(RuntimeError, "square", (2, 3), 1),
     ],
 )  # fmt: skip
 def linalg_cond(A: Any, p: Any = None) -> Any:
@@ -164,8 +171,8 @@ def linalg_cond(A: Any, p: Any = None) -> Any:
 
 def _tolerances(A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
     """Return both tolerances as numbers or arrays: by default max(m, n) ε, relative to the largest singular value."""
-    absolute = atol.detach().numpy() if isinstance(atol, Tensor) else atol
-    relative = rtol.detach().numpy() if isinstance(rtol, Tensor) else rtol
+    absolute = atol._payload if isinstance(atol, Tensor) else atol
+    relative = rtol._payload if isinstance(rtol, Tensor) else rtol
     if relative is None:
         default = max(A.shape[-2:]) * finfo(A.dtype).eps
         relative = default if absolute is None else np.where(np.asarray(absolute) > 0, 0.0, default)
@@ -180,13 +187,12 @@ def _threshold(values: Any, atol: Any, rtol: Any) -> Any:
 
 @composite(
     samples=lambda s: [
-        s(s.array(_RANK_1)), s(s.array(_A3)), s(s.array(_BATCH)), s(s.array(_SYMMETRIC), hermitian=True), s(s.array(_A3), 2.5),
-        s(s.array(_A3), atol=2.5), s(s.array(_A3), rtol=0.7), s((0, 2)), s((2, 0, 2)), s.error(RuntimeError, "matrix or a batch", (2,)),
+        s(s.array(_RANK_1)), s(s.array(_A3)), s(s.array(_BATCH)), s(s.array(_SYMMETRIC), hermitian=True),
+        s(s.array(_A3), 2.5), s(s.array(_A3), atol=2.5), s(s.array(_A3), rtol=0.7), s((0, 2)), s((2, 0, 2)),
+        s.error(RuntimeError, "matrix or a batch", (2,)),
     ],
 )  # fmt: skip
-def linalg_matrix_rank(
-    A: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
-) -> Any:
+def linalg_matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
     """Return the number of singular values of each matrix that are larger than max(atol, rtol · σ₁).
 
     Args:
@@ -233,8 +239,9 @@ def _spectrum(a: Any, hermitian: bool) -> tuple[Any, Any, Any]:
     spec=_pinv_spec,
     home=(),
     samples=lambda s: [
-        s(s.array(_A3), atol=0.0, rtol=1e-12), s(s.array(_TALL), atol=0.0, rtol=1e-12), s(s.array(np.transpose(_TALL)), atol=0.0, rtol=1e-12),
-        s(s.array(_BATCH), atol=0.0, rtol=1e-12), s(s.array(_COMPLEX), atol=0.0, rtol=1e-12), s((0, 2), atol=0.0, rtol=1e-12),
+        s(s.array(_A3), atol=0.0, rtol=1e-12), s(s.array(_TALL), atol=0.0, rtol=1e-12),
+        s(s.array(np.transpose(_TALL)), atol=0.0, rtol=1e-12), s(s.array(_BATCH), atol=0.0, rtol=1e-12),
+        s(s.array(_COMPLEX), atol=0.0, rtol=1e-12), s((0, 2), atol=0.0, rtol=1e-12),
         s((3, 2), kind="complex", atol=0.0, rtol=1e-12), s(s.array(_RANK_1), atol=0.0, rtol=1e-6, grad=False),
         s(s.array(_SYMMETRIC), atol=0.0, rtol=1e-12, hermitian=True, grad=False),
     ],
@@ -251,8 +258,9 @@ def pseudo_inverse(A: Inexact, atol: Any, rtol: Any, hermitian: Any = False) -> 
 
 @composite(
     samples=lambda s: [
-        s(s.array(_A3)), s(s.array(_TALL)), s(s.array(_BATCH), rtol=1e-3), s(s.array(_RANK_1), grad=False), s(s.array(_A3), 1e-3),
-        s(s.array(_A3), atol=2.5, grad=False), s(s.array(_SYMMETRIC), hermitian=True, grad=False), s((0, 3)), s.error(RuntimeError, "matrix or a batch", (2,)),
+        s(s.array(_A3)), s(s.array(_TALL)), s(s.array(_BATCH), rtol=1e-3), s(s.array(_RANK_1), grad=False),
+        s(s.array(_A3), 1e-3), s(s.array(_A3), atol=2.5, grad=False),
+        s(s.array(_SYMMETRIC), hermitian=True, grad=False), s((0, 3)), s.error(RuntimeError, "matrix or a batch", (2,)),
     ],
 )  # fmt: skip
 def linalg_pinv(A: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
@@ -297,23 +305,26 @@ _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 @composite(
     samples=lambda s: [
-        s(s.array(_TALL), (3, 2)), s(s.array(_A3), (3, 1)), s(s.array(np.transpose(_TALL)), (2, 2)), s(s.array(_BATCH), (2, 2, 1)),
-        s(s.array(_TALL), (3, 1), driver="gelsd"), s(s.array(_TALL), (3, 1), driver="gels"), s(s.array(_TALL), (3, 2), driver="gelss"),
-        s(s.array(_RANK_1), (2, 1), grad=False), s(s.array(_COMPLEX), s.tensor((2, 1), kind="complex")), s(s.array(_TALL), (3,)),
-        s.error(RuntimeError, "as many rows", s.array(_TALL), (2, 1)), s.error(ValueError, "driver", s.array(_TALL), (3, 1), driver="svd"),
+        s(s.array(_TALL), (3, 2)), s(s.array(_A3), (3, 1)), s(s.array(np.transpose(_TALL)), (2, 2)),
+        s(s.array(_BATCH), (2, 2, 1)), s(s.array(_TALL), (3, 1), driver="gelsd"),
+        s(s.array(_TALL), (3, 1), driver="gels"), s(s.array(_TALL), (3, 2), driver="gelss"),
+        s(s.array(_RANK_1), (2, 1), grad=False), s(s.array(_COMPLEX), s.tensor((2, 1), kind="complex")),
+        s(s.array(_TALL), (3,)), s.error(RuntimeError, "as many rows", s.array(_TALL), (2, 1)),
+        s.error(ValueError, "driver", s.array(_TALL), (3, 1), driver="svd"),
     ],
 )  # fmt: skip
 def linalg_lstsq(A: Any, B: Any, rcond: Any = None, *, driver: Any = None) -> Any:
     """Return X with the least ‖A X - B‖, of the least ‖X‖ among those, by the pseudo-inverse.
 
     Args:
-        A: (*, m, n). B: (*, m, k), or (*, m). rcond: singular values up to rcond · σ₁ count as zero; max(m, n) ε if None.
-        driver: the LAPACK routine whose extra results are wanted. All are solved alike: ``"gelsy"`` (the default) has no
-            singular values; ``"gels"`` has neither those nor ranks; ``"gelsd"`` and ``"gelss"`` have both.
+        A: (*, m, n). B: (*, m, k), or (*, m).
+        rcond: singular values up to rcond · σ₁ count as zero; max(m, n) ε if None.
+        driver: the LAPACK routine whose extra results are wanted. All are solved alike: ``"gelsy"`` (the default) has
+            no singular values; ``"gels"`` has neither those nor ranks; ``"gelsd"`` and ``"gelss"`` have both.
 
     Returns:
-        (solution, residuals, rank, singular_values). The residuals, ‖A X - B‖² per column, are empty unless m > n, every A has
-        full rank, and the driver is not ``"gelsy"``.
+        (solution, residuals, rank, singular_values). The residuals, ‖A X - B‖² per column, are empty unless m > n,
+        every A has full rank, and the driver is not ``"gelsy"``.
 
     Example:
         >>> import wengert as wg

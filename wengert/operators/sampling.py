@@ -343,7 +343,7 @@ def _channel_dropout(name: str, dims: tuple[int, ...]) -> Callable[..., Any]:
     function.__doc__ = "While training, set whole channels to 0 with probability ``p`` and scale the others by 1/(1 − p)."
     function.__module__ = __name__
     shape = (2, *(3,) * (dims[-1] - 1))
-    return composite(samples=lambda s: [s(shape, 0.5, False), s(shape, 0.0)], home="nn.functional")(function)  # type: ignore[no-any-return]
+    return composite(samples=lambda s: [s(shape, 0.5, False), s(shape, 0.0)], home="nn.functional")(function)
 
 
 dropout1d = _channel_dropout("dropout1d", (2, 3))

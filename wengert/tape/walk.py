@@ -81,13 +81,13 @@ class Walk:
             table[node] = [0, False, None]
         stack = list(table)
         while stack:
-            for node in stack.pop().inputs:
-                if node is None or (needed is not None and node not in needed):
+            for after in stack.pop().inputs:
+                if after is None or (needed is not None and after not in needed):
                     continue
-                pending = table.get(node)
+                pending = table.get(after)
                 if pending is None:
-                    table[node] = [1, False, None]
-                    stack.append(node)
+                    table[after] = [1, False, None]
+                    stack.append(after)
                 else:
                     pending[LEFT] += 1
 

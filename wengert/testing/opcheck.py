@@ -155,7 +155,7 @@ class Point:
     def gradients(self, create: bool = False, outputs: Any = None, inputs: Any = None) -> tuple[Any, ...]:
         """Return the vjp of the cotangents."""
         return grad(outputs or self.outputs, inputs or self.inputs, [from_array(u) for u in self.cotangents],
-                    create_graph=create, materialize_grads=True)  # type: ignore[no-any-return]  # fmt: skip
+                    create_graph=create, materialize_grads=True)  # fmt: skip
 
     def quotient(self) -> float:
         """Return the central difference of ⟨u, f⟩ along the directions."""
@@ -233,9 +233,11 @@ def check_second_order(op: Op, sample: Sample) -> None:
 
     ends = []
     for sign in (1, -1):
-        _, found = projected(*_shifted(op, sample, point.directions, sign * EPS, leaf), create=False)
+        given, results = _shifted(op, sample, point.directions, sign * EPS, leaf)
+        _, found = projected(given, results, create=False)
         ends.append(sum(_dot(w, g._payload) for w, g in zip(weights, found, strict=True)))
-    inputs, found = projected(*call(op, sample, leaf), create=True)
+    given, results = call(op, sample, leaf)
+    inputs, found = projected(given, results, create=True)
     traced = [(g, from_array(np.asarray(w))) for g, w in zip(found, weights, strict=True) if g.requires_grad]
     got, scale = 0.0, 1.0
     if traced:
@@ -327,10 +329,10 @@ def opcheck(op: Op | str, *, raise_exception: bool = True) -> dict[str, str]:
     if not samples:
         found["samples"] = f"operator '{declared.name}' has no samples"
     for sample in samples:
-        checks = {"error": check_error} if isinstance(sample, ErrorSample) else CHECKS
+        checks: dict[str, Any] = {"error": check_error} if isinstance(sample, ErrorSample) else CHECKS
         for name, check in checks.items():
             try:
-                check(declared, sample)  # type: ignore[operator]
+                check(declared, sample)
             except Exception as error:
                 found[f"{name} of {declared.name}{sample!r}"] = f"{type(error).__name__}: {error}"
                 if raise_exception:
