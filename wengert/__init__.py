@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from wengert import autograd, operators
+from wengert.array.device import device
 from wengert.array.dtype import (
     DType as dtype, bfloat16, bool_, complex64, complex128, finfo, float16, float32, float64, iinfo, int8, int16, int32,
     int64, promote_types, uint8, uint16, uint32, uint64,
@@ -42,7 +43,7 @@ _SUBPACKAGES = (
 _ELSEWHERE = {"load_file": "serialization", "save_file": "serialization"}
 
 __all__ = [
-    "Generator", "Size", "Tensor", "autograd", "bfloat16", "bool", "cdouble", "cfloat", "complex64", "complex128", "default_generator", "double", "dtype",
+    "Generator", "Size", "Tensor", "autograd", "bfloat16", "bool", "cdouble", "cfloat", "complex64", "complex128", "default_generator", "device", "double", "dtype",
     "enable_grad", "finfo", "float", "float16", "float32", "float64", "get_default_dtype", "half", "iinfo", "inf",
     "inference_mode", "int", "int8", "int16", "int32", "int64", "is_anomaly_check_nan_enabled",
     "is_anomaly_enabled", "is_grad_enabled", "is_inference_mode_enabled", "long",

@@ -168,3 +168,30 @@ def test_weights_are_buffers() -> None:
 def test_bad_arguments(make: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         make()
+
+
+def test_adaptive_log_softmax_is_a_distribution_and_its_loss_the_mean() -> None:
+    m = nn.AdaptiveLogSoftmaxWithLoss(6, 12, [3, 7], div_value=2.0).double()
+    x, labels = t(RNG.normal(size=(4, 6))), t([0, 4, 11, 2])
+    logp = m.log_prob(x).detach().numpy()
+    np.testing.assert_allclose(np.exp(logp).sum(1), 1.0, rtol=1e-12)
+    output, loss = m(x, labels)
+    np.testing.assert_allclose(output.detach().numpy(), logp[np.arange(4), [0, 4, 11, 2]], rtol=1e-12)
+    np.testing.assert_allclose(loss.item(), -output.mean().item(), rtol=1e-12)
+    assert m.predict(x).tolist() == logp.argmax(1).tolist()
+    loss.backward()
+    assert all(p.grad is not None for p in m.parameters())
+
+
+@pytest.mark.parametrize("cutoffs", [[], [0, 3], [3, 3], [5, 4], [12]], ids=str)
+def test_bad_cutoffs(cutoffs: list[int]) -> None:
+    with pytest.raises(ValueError, match="cutoffs"):
+        nn.AdaptiveLogSoftmaxWithLoss(6, 12, cutoffs)
+
+
+@pytest.mark.parametrize(
+    ("shape", "labels"), [((2, 6), [1]), ((2, 6), [1, 12]), ((2, 6), [-1, 0]), ((1, 2, 6), [[1, 2]])]
+)
+def test_bad_targets(shape: tuple[int, ...], labels: list[Any]) -> None:
+    with pytest.raises(ValueError, match="target"):
+        nn.AdaptiveLogSoftmaxWithLoss(6, 12, [3])(wg.zeros(*shape), wg.tensor(labels))

@@ -32,7 +32,9 @@ def values(x):
 # ---- cross-entropy
 
 
-@pytest.mark.parametrize("row", [[40.0, 0.0, 0.0], [-1e4, 1e4, 0.0], [1e4, 1e4 - 1, -1e4], [0.1, 0.2, 0.3], [100.0] * 3])
+@pytest.mark.parametrize(
+    "row", [[40.0, 0.0, 0.0], [-1e4, 1e4, 0.0], [1e4, 1e4 - 1, -1e4], [0.1, 0.2, 0.3], [100.0] * 3]
+)
 @pytest.mark.parametrize("target", [0, 1, 2])
 def test_cross_entropy_of_extreme_logits(row, target):
     exact = [mpmath.mpf(v) for v in row]
@@ -52,6 +54,11 @@ def test_cross_entropy_keeps_small_losses_in_low_precision(dtype):
     small = math.log1p(math.exp(-12))
     np.testing.assert_allclose(values(loss), small, rtol=1e-2)
     np.testing.assert_allclose(gradient(loss, x), [[-small, small]], rtol=1e-2)
+
+
+def test_mean_over_more_rows_than_a_half_can_count():
+    x = t(np.zeros((70000, 2)), wg.float16)
+    np.testing.assert_allclose(values(F.cross_entropy(x, wg.zeros(70000, dtype=wg.int64))), math.log(2), rtol=1e-3)
 
 
 def test_cross_entropy_at_a_large_offset_in_float32():
@@ -96,7 +103,7 @@ def test_a_target_out_of_range_is_named(loss, bad, reduction):
 def test_legacy_arguments_are_refused(loss):
     with pytest.raises(TypeError, match="reduction="):
         loss(wg.zeros(2), wg.zeros(2), size_average=True)
-    with pytest.raises(ValueError, match="'none', .*'mean' or 'sum', got 'elementwise_mean'"):
+    with pytest.raises(ValueError, match=r"'none', .*'mean' or 'sum', got 'elementwise_mean'"):
         loss(wg.zeros(2), wg.zeros(2), reduction="elementwise_mean")
 
 
@@ -158,6 +165,12 @@ def test_huber_of_infinite_differences_has_a_finite_slope():
     loss = F.huber_loss(x, wg.zeros(4, dtype=wg.float64), reduction="none")
     np.testing.assert_array_equal(values(loss), [INF, INF, 1e300, 0.125])
     np.testing.assert_array_equal(gradient(loss, x), [1.0, -1.0, 1.0, 0.5])
+
+
+def test_mean_of_the_divergence_is_over_its_terms():
+    x, y = t([[-1.0, -2.0]]), t([[-0.5, -0.25]])
+    terms = np.exp([-0.5, -0.25]) * [0.5, 1.75]
+    np.testing.assert_allclose(values(F.kl_div(x, y, log_target=True)), terms.mean(), rtol=1e-15)
 
 
 def test_divergence_of_impossible_events_is_zero():

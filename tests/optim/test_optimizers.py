@@ -354,6 +354,18 @@ def test_loading_copies_and_casts() -> None:
     assert state["param_groups"][0]["params"] == [0]
 
 
+def test_a_step_count_that_is_a_number_loads() -> None:
+    p = parameter([1.0])
+    o = optim.Adam([p])
+    p.grad = wg.ones(1, dtype=wg.float64)
+    o.step()
+    state = o.state_dict()
+    state["state"][0]["step"] = 1
+    o.load_state_dict(state)
+    o.step()
+    assert o.state[p]["step"].item() == 2.0
+
+
 @pytest.mark.parametrize("groups", [[[1, 1]], [[1], [1]]], ids=["sizes", "groups"])
 def test_a_state_of_another_shape_is_refused(groups: list[list[int]]) -> None:
     other = optim.SGD([{"params": [parameter([1.0]) for _ in group]} for group in groups])

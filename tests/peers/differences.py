@@ -6,9 +6,12 @@ UNDEFINED = "PyTorch has no derivative here"
 STATISTICS = "in evaluation, differentiable in the running statistics too"
 WEIGHTS = "differentiable in the weights too"
 LIMITS = "wengert gives the limit where PyTorch gives nan"
+NUMBERS = r"must be Tensor, not"
+TAKES_NUMBERS = "takes numbers beside tensors too"
 
 DIFFERENT: dict[str, tuple[str, str]] = {
     "abs": (r"gradient of abs\(array\(\[0.0, -0.0, -inf, nan\]\)\)", "the gradient at nan is nan, not 0"),
+    "atan2": (NUMBERS, TAKES_NUMBERS),
     "batch_norm": (r"not differentiable with respect to argument", STATISTICS),
     "binary_cross_entropy": (r"not differentiable with respect to argument", WEIGHTS),
     "binary_cross_entropy_with_logits": (r"not differentiable with respect to argument", WEIGHTS),
@@ -19,19 +22,23 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "digamma": (r"gradient of digamma\(array\(\[-1.0, -0.0\]\)\)", "the derivative at a pole is inf, not 1e32"),
     "elu": (r"gradient of elu\(array\(\[0.0, nan\]\)\)", "the gradient at nan is nan, not passed on"),
     "floor_divide": (r"aten::floor_divide is not implemented", UNDEFINED),
+    "fmax": (NUMBERS, TAKES_NUMBERS),
+    "fmin": (NUMBERS, TAKES_NUMBERS),
     "heaviside": (r"requires_grad False|heaviside\(array\(\[-1.0, 0.0, 2.0, nan\]\)", "no gradient; nan stays nan"),
     "histogram": (r"requires_grad False", "carries no gradient"),
-    "hypot": (r"gradient of hypot\(array\(\[0.0\]\), array\(\[0.0\]\)\)", LIMITS),
+    "hypot": (NUMBERS + r"|gradient of hypot\(array\(\[0.0\]\), array\(\[0.0\]\)\)", f"{LIMITS}; {TAKES_NUMBERS}"),
     "i0": (r"array\(\[inf, -inf, nan, -0.0\]\)", LIMITS),
     "igamma": (r"MissingRuleError|igamma_cpu", "refuses a gradient of the first argument early; takes integers"),
     "igammac": (r"MissingRuleError|igammac_cpu", "refuses a gradient of the first argument early; takes integers"),
     "instance_norm": (r"not differentiable with respect to argument", STATISTICS),
     "ldexp": (r"gradient of ldexp", "PyTorch's gradient is 0 for negative integer exponents"),
-    "logaddexp": (r"gradient of logaddexp\(array\(\[-inf", LIMITS),
-    "logaddexp2": (r"gradient of logaddexp2\(array\(\[-inf", LIMITS),
-    "logical_and": (r"must be Tensor, not", "takes numbers too"),
-    "logical_or": (r"must be Tensor, not", "takes numbers too"),
-    "logical_xor": (r"must be Tensor, not", "takes numbers too"),
+    "logaddexp": (NUMBERS + r"|gradient of logaddexp\(array\(\[-inf", f"{LIMITS}; {TAKES_NUMBERS}"),
+    "logaddexp2": (NUMBERS + r"|gradient of logaddexp2\(array\(\[-inf", f"{LIMITS}; {TAKES_NUMBERS}"),
+    "logical_and": (NUMBERS, TAKES_NUMBERS),
+    "logical_or": (NUMBERS, TAKES_NUMBERS),
+    "logical_xor": (NUMBERS, TAKES_NUMBERS),
+    "maximum": (NUMBERS, TAKES_NUMBERS),
+    "minimum": (NUMBERS, TAKES_NUMBERS),
     "multi_margin_loss": (r"not differentiable with respect to argument", WEIGHTS),
     "nan_to_num": (r"does not support automatic differentiation for outputs with complex dtype", UNDEFINED),
     "nextafter": (r"requires_grad False", "carries no gradient"),

@@ -71,16 +71,19 @@ def test_max_unpool(dims: int) -> None:
     np.testing.assert_array_equal(max_unpool(values, indices, x.shape[2:]), peer.numpy())
 
 
-@pytest.mark.parametrize(
-    ("ceil_mode", "include", "divisor"), list(itertools.product([False, True], [False, True], [None, 5]))
-)
+# PyTorch's avg_pool1d has no divisor_override.
+AVERAGES = [
+    (dims, ceil_mode, include, divisor)
+    for dims, ceil_mode, include, divisor in itertools.product([1, 2, 3], [False, True], [False, True], [None, 5])
+    if dims > 1 or divisor is None
+]
+
+
+@pytest.mark.parametrize(("dims", "ceil_mode", "include", "divisor"), AVERAGES)
 @pytest.mark.parametrize(("kernel", "stride", "padding"), [w[:3] for w in WINDOWS if w[3] == 1])
-@pytest.mark.parametrize("dims", [1, 2, 3])
 def test_avg_pool(
     dims: int, kernel: int, stride: int, padding: int, ceil_mode: bool, include: bool, divisor: int | None
 ) -> None:
-    if dims == 1 and divisor is not None:
-        pytest.skip("PyTorch's avg_pool1d has no divisor_override")
     x = normal(SHAPES[dims])
     tx = torch.from_numpy(x).requires_grad_()
     pool: Any = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[dims - 1]

@@ -36,7 +36,7 @@ def results(result):
     "call",
     [
         lambda m, x: x.sort(stable=True),
-        lambda m, x: x.sort(1, True, stable=True),
+        lambda m, x: x.sort(dim=1, descending=True, stable=True),
         lambda m, x: x.sort(dim=0, descending=True, stable=True),
         lambda m, x: m.argsort(x, stable=True),
         lambda m, x: x.msort(),

@@ -68,6 +68,7 @@ def disagreements(calls):
     return wrong
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
 @pytest.mark.parametrize("name", BINARY)
 @pytest.mark.parametrize("shapes", [((2,), (2,)), ((2,), ()), ((), (2,))])
 def test_two_tensors_promote_as_in_pytorch(name, shapes):
@@ -75,12 +76,14 @@ def test_two_tensors_promote_as_in_pytorch(name, shapes):
     assert not disagreements([(name, (shapes[0], a), (shapes[1], b)) for a, b in pairs])
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
 @pytest.mark.parametrize("number", [True, 2, 1.5, 1.5 + 1j])
 @pytest.mark.parametrize("name", ["add", "mul", "true_divide", "pow", "eq", "where", "remainder", "rsub"])
 def test_numbers_promote_as_in_pytorch(name, number):
     assert not disagreements([(name, ((2,), dtype), number) for dtype in DTYPES if (name, dtype) != ("pow", "bool")])
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
 @pytest.mark.parametrize("name", UNARY)
 def test_one_tensor_gives_the_dtype_of_pytorch(name):
     assert not disagreements([(name, ((2,), dtype)) for dtype in DTYPES])

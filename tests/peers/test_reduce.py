@@ -44,7 +44,9 @@ DTYPES = ("bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", ["sum", "prod", "cumsum", "cumprod", "amax", "argmax", "all", "any", "count_nonzero", "sort"])
+@pytest.mark.parametrize(
+    "name", ["sum", "prod", "cumsum", "cumprod", "amax", "argmax", "all", "any", "count_nonzero", "sort"]
+)
 def test_dtypes_of_results(name, dtype):
     if name == "argmax" and dtype == "bool":
         pytest.skip("PyTorch takes no bools here")
@@ -110,7 +112,9 @@ def test_forms_of_calls(call, dtype):
 
 
 @pytest.mark.parametrize("name", ["amax", "amin", "argmax", "argmin", "max", "min", "median", "cummax", "cummin"])
-@pytest.mark.parametrize("row", [[1.0, float("nan"), 3.0, float("nan")], [2.0, 2.0, 1.0, 2.0], [float("inf"), -float("inf")]])
+@pytest.mark.parametrize(
+    "row", [[1.0, float("nan"), 3.0, float("nan")], [2.0, 2.0, 1.0, 2.0], [float("inf"), -float("inf")]]
+)
 def test_nan_and_ties(name, row):
     if name == "median" and len(set(row)) < len(row) and row[0] == row[0] and 2.0 in row:
         both(lambda m, x: m.median(x), row)

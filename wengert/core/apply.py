@@ -140,7 +140,7 @@ def execute(op: Op, values: list[Any]) -> Any:
             result = state.run(op.kernel, *arrays[:at], **dict(zip(names, arrays[at:], strict=True)))
         else:
             result = state.run(op.kernel, *arrays)
-    except (ValueError, IndexError, TypeError, ZeroDivisionError) as error:
+    except (ValueError, IndexError, TypeError, ArithmeticError) as error:
         raise _explained(op, values, error) from error
     single = len(op.outputs) == 1 and not op.variable
     results = [result] if single else list(result)
@@ -222,7 +222,7 @@ def _settle(op: Op, array: Any, target: DType | None) -> Any:
         return array
     if op.result == "kernel" and array.dtype != np.float32:
         return array  # indices and masks beside a widened value keep their dtype
-    return array.astype(target.numpy)
+    return thread.state.run(array.astype, target.numpy)
 
 
 def _link_views(op: Op, values: list[Any], results: list[Any], no_grad: bool, single: bool) -> None:
@@ -273,7 +273,8 @@ def _explained(op: Op, values: list[Any], error: Exception) -> Exception:
         for i in op.signature.inputs
         if isinstance(values[i], Tensor)
     )
-    kind = ShapeError if type(error) is ValueError else type(error)
+    known = {ValueError: ShapeError, TypeError: TypeError, IndexError: IndexError, ZeroDivisionError: ZeroDivisionError}
+    kind = known.get(type(error), RuntimeError)
     return kind(f"{op.name}(): {str(error).removeprefix(op.name + ': ')} (shapes: {given})")
 
 

@@ -22,7 +22,7 @@ from wengert.core.lanes import binary_lane, general_lane, unary_lane
 from wengert.core.methods import attach
 from wengert.core.operator import Op
 from wengert.core.registry import ops, register
-from wengert.core.signature import Signature
+from wengert.core.signature import ALIASES, Signature
 from wengert.errors import DeclarationError
 
 __all__ = ["bilinear", "composite", "elementwise", "linear", "nondifferentiable", "operator"]
@@ -65,7 +65,7 @@ def _declare(kernel: Kernel, family: str, options: dict[str, Any]) -> Any:
 def _lane(op: Op) -> Callable[..., Any]:
     """Return the fastest public function an operator can have."""
     fast = op.ufunc is not None and not op.signature.many and (op.rules is not None or op.family == "nondifferentiable")
-    if fast and len(op.signature.inputs) == op.ufunc.nin == 1 and op.result == "same":
+    if fast and len(op.signature.inputs) == op.ufunc.nin == 1 and op.result in ("same", "real"):
         return unary_lane(op)
     if fast and len(op.signature.inputs) == op.ufunc.nin == 2:
         return binary_lane(op)
@@ -184,6 +184,19 @@ def nondifferentiable(
     return declare
 
 
+def _with_numpy_names(function: Kernel) -> Kernel:
+    """Return a composite that also takes NumPy's ``axis`` and ``keepdims``, as operators with a signature do."""
+
+    def public(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            for name in ("axis", "keepdims"):
+                if name in kwargs:
+                    kwargs[ALIASES[name]] = kwargs.pop(name)
+        return function(*args, **kwargs)
+
+    return public
+
+
 def composite(
     *, samples: Any, method: bool = False, inplace: bool = False, aliases: tuple[str, ...] = (), **options: Any
 ) -> Callable[[Kernel], Any]:
@@ -191,7 +204,8 @@ def composite(
 
     def declare(function: Kernel) -> Any:
         op = Op(function, "composite", composite=True, samples=samples, **options)
-        return publish(op, function, method=method, inplace=inplace, aliases=aliases)
+        public = _with_numpy_names(function) if "dim" in op.signature.index else function
+        return publish(op, public, method=method, inplace=inplace, aliases=aliases)
 
     return declare
 

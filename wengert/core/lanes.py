@@ -54,7 +54,7 @@ def _flags(op: Op, inputs: int) -> tuple[tuple[Any, tuple[bool, ...]], ...]:
 
 def unary_lane(op: Op) -> Callable[..., Any]:
     """Return the public function of an element-wise operator of one tensor."""
-    ufunc, plans, plain = op.ufunc, _flags(op, 1), op.result == "same"
+    ufunc, plans, plain = op.ufunc, _flags(op, 1), op.result in ("same", "real")
     defaults = tuple(slot.default for slot in op.signature.slots[1:])
     if plans and plans[1][0] is None or not plain:
         return general_lane(op)

@@ -1,5 +1,6 @@
 """The declaration of an operator: one value from which everything else about it is derived."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -142,8 +143,6 @@ def _call(op: Op, function: Callable[..., Any], values: Sequence[Any]) -> Any:
 
 def _text(rule: Callable[..., Any]) -> str:
     """Return the source of a rule on one line."""
-    import inspect
-
     documented = getattr(rule, "text", None)
     if documented is not None:
         return str(documented)

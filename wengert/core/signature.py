@@ -12,7 +12,7 @@ from wengert.array.dtype import BOOL, COMPLEX, FLOAT, INTEGER, to_dtype
 from wengert.array.shape import as_int, axes_of, axis_of, size_of
 from wengert.errors import DeclarationError
 
-__all__ = ["Input", "Param", "Signature"]
+__all__ = ["ALIASES", "Input", "Param", "Signature"]
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda _: "MISSING", "__slots__": ()})()
 
@@ -105,7 +105,7 @@ class Slot(NamedTuple):
     keyword_only: bool
 
 
-_ALIASES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "x1": "input", "x2": "other", "a": "input"}
+ALIASES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "x1": "input", "x2": "other", "a": "input"}
 
 
 class Signature:
@@ -180,7 +180,7 @@ class Signature:
         for name, value in kwargs.items():
             i = self.index.get(name)
             if i is None:
-                i = self.index.get(_ALIASES.get(name, ""))
+                i = self.index.get(ALIASES.get(name, ""))
             if i is None:
                 raise TypeError(f"{self.owner}() got an unexpected keyword argument '{name}'; its signature is {self}")
             if i < len(args):

@@ -40,6 +40,7 @@ from wengert.nn.adaptive_pooling import (
     FractionalMaxPool2d,
     FractionalMaxPool3d,
 )
+from wengert.nn.adaptive_softmax import AdaptiveLogSoftmaxWithLoss
 from wengert.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from wengert.nn.classification_loss import (
     BCELoss,
@@ -121,6 +122,7 @@ __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
+    "AdaptiveLogSoftmaxWithLoss",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",

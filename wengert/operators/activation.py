@@ -15,7 +15,7 @@ from wengert.array.shape import axis_of
 from wengert.core.arguments import Anything, Floating, FloatingOrScalar, Inexact, Real
 from wengert.core.families import composite, elementwise
 from wengert.core.registry import ops
-from wengert.errors import ShapeError
+from wengert.errors import DTypeError, ShapeError
 from wengert.kernels.blocks import Unary
 from wengert.kernels.special import normal_distribution
 
@@ -47,6 +47,11 @@ def _smooth(s: Any) -> list[Any]:
     return [*_kinked(s), s(s.array([0.0, -1e-9]))]
 
 
+def _no_bool(name: str, array: Any) -> None:
+    if array.dtype.kind == "b":
+        raise DTypeError(f"{name}(): not defined for bool tensors; convert with .to(wengert.float32)")
+
+
 def switchable(function: Callable[..., Any]) -> Any:
     """Let ``inplace=True`` choose the in-place twin of an activation, as in ``torch.nn.functional``."""
     op: Any = function.op  # type: ignore[attr-defined]
@@ -72,10 +77,11 @@ def switchable(function: Callable[..., Any]) -> Any:
     Unary(functools.partial(np.maximum, 0)),
     derivative={"input": lambda g, out: ops.where(out <= 0, 0, g)},
     home=("", "nn.functional"),
-    samples=lambda s: [*_kinked(s), s((3,), kind="integer")],
+    samples=lambda s: [*_kinked(s), s((3,), kind="integer"), s.error(TypeError, "bool", (2,), kind="boolean")],
 )
 def relu(input: Real, inplace: bool = False) -> Any:
     """Return ``max(input, 0)``, element by element. The gradient at 0 is 0."""
+    _no_bool("relu", input)
     return np.maximum(input, 0, dtype=input.dtype)
 
 
@@ -93,6 +99,7 @@ def _clipped_slope(g: Any, input: Any, min_val: Any, max_val: Any) -> Any:
 )  # fmt: skip
 def hardtanh(input: Real, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
     """Return the elements clipped to ``[min_val, max_val]``. The gradient at the bounds is 0."""
+    _no_bool("hardtanh", input)
     if min_val > max_val:
         raise ValueError(f"hardtanh(): min_val={min_val} must not exceed max_val={max_val}")
     return np.clip(input, input.dtype.type(min_val), input.dtype.type(max_val))
@@ -106,6 +113,7 @@ def hardtanh(input: Real, min_val: float = -1.0, max_val: float = 1.0, inplace: 
 )
 def relu6(input: Real, inplace: bool = False) -> Any:
     """Return ``min(max(input, 0), 6)``, element by element."""
+    _no_bool("relu6", input)
     return np.clip(input, input.dtype.type(0), input.dtype.type(6))
 
 
@@ -420,6 +428,7 @@ def hardswish(input: Floating, inplace: bool = False) -> Any:
 )  # fmt: skip
 def threshold(input: Real, threshold: float, value: float, inplace: bool = False) -> Any:
     """Return the elements above ``threshold``, and ``value`` in place of the others."""
+    _no_bool("threshold", input)
     return np.where(input <= threshold, input.dtype.type(value), input)
 
 

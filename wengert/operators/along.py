@@ -12,14 +12,14 @@ from wengert.core.operator import Spec
 from wengert.core.registry import ops
 
 __all__ = [
-    "blocks", "evenly", "from_taken", "index_spec", "mean_of_reaching", "nonempty", "rank_one", "rows_along", "spread",
-    "taken", "to_taken",
+    "blocks", "evenly", "from_taken", "index_spec", "mean_of_reaching", "nonempty", "places", "rank_one", "rows_along",
+    "spread", "taken", "to_taken",
 ]  # fmt: skip
 
 
 def spread(g: Any, shape: Any, dim: Any, keepdim: Any) -> Any:
     """Return a reduced tensor repeated along the dimensions that were reduced."""
-    return ops.expand(g if keepdim else ops.reshape(g, kept(shape, dim)), shape)
+    return ops.expand(g if keepdim or not g.ndim else ops.reshape(g, kept(shape, dim)), shape)
 
 
 def rank_one(array: Any) -> Any:
@@ -31,6 +31,11 @@ def rows_along(array: Any, dim: int) -> Any:
     """Return the array as (before, size of ``dim``, after): contiguous, three-dimensional, to work along the middle."""
     shape = array.shape or (1,)
     return np.ascontiguousarray(array).reshape(math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :]))
+
+
+def places(index: Any) -> tuple[Any, Any, Any]:
+    """Return the key ``x[...]`` of one element in each line along the middle of (n, size, m); index is (n, 1, m)."""
+    return np.arange(len(index))[:, None, None], index, np.arange(index.shape[2])
 
 
 BLOCK = 1 << 16  # elements: a block of float32 and its temporaries stay in a core's second-level cache
@@ -68,6 +73,7 @@ def _reaching(input: Any, out: Any, dim: Any, keepdim: Any) -> Any:
 
 
 def mean_of_reaching(t: Any, input: Any, out: Any, dim: Any, keepdim: Any) -> Any:
+    """Return the mean tangent of the elements equal to a selected value ``out``: the transpose of :func:`evenly`."""
     chosen = _reaching(input, out, dim, keepdim)
     return ops.sum(ops.where(chosen, t, 0.0), dim, keepdim) / ops.sum(chosen, dim, keepdim)
 

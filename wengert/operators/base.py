@@ -76,7 +76,9 @@ def _expanded(shape: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, ...]:
 )
 def expand(input: Anything, size: Size) -> Any:
     """Return a view in which dimensions of size 1 are repeated to ``size`` (-1 keeps a size); no memory is copied."""
-    return np.broadcast_to(input, _expanded(input.shape, size))
+    out = np.broadcast_to(input, _expanded(input.shape, size))
+    out.flags.writeable = input.flags.writeable
+    return out
 
 
 def _summed(shape: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, ...]:

@@ -148,6 +148,11 @@ def _half(chosen: Any, tied: Any, g: Any) -> Any:
     return ops.where(tied, g * 0.5, ops.where(chosen, g, 0))
 
 
+def _wins(before: Any, other: Any) -> Any:
+    """Return where the first of two is chosen: it comes before the other, or the other is nan (unequal to itself)."""
+    return ops.logical_or(before, other != other)
+
+
 @elementwise(
     np.maximum,
     derivative={
@@ -179,8 +184,8 @@ def minimum(input: RealOrScalar, other: RealOrScalar) -> Any:
 @elementwise(
     np.fmax,
     derivative={
-        "input": lambda g, input, other: ops.where(ops.logical_or(input >= other, other != other), g, 0),
-        "other": lambda g, input, other: ops.where(ops.logical_or(input >= other, other != other), 0, g),
+        "input": lambda g, input, other: ops.where(_wins(input >= other, other), g, 0),
+        "other": lambda g, input, other: ops.where(_wins(input >= other, other), 0, g),
     },
     inplace=False,
     samples=_pairs,
@@ -193,8 +198,8 @@ def fmax(input: RealOrScalar, other: RealOrScalar) -> Any:
 @elementwise(
     np.fmin,
     derivative={
-        "input": lambda g, input, other: ops.where(ops.logical_or(input <= other, other != other), g, 0),
-        "other": lambda g, input, other: ops.where(ops.logical_or(input <= other, other != other), 0, g),
+        "input": lambda g, input, other: ops.where(_wins(input <= other, other), g, 0),
+        "other": lambda g, input, other: ops.where(_wins(input <= other, other), 0, g),
     },
     inplace=False,
     samples=_pairs,

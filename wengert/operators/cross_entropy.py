@@ -10,17 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from wengert.array.dtype import FLOAT, float64, int64
-from wengert.core.arguments import Floating, Int, Integer
+from wengert.array.dtype import FLOAT, float32, float64, int64
+from wengert.core.arguments import DTypeOrNone, Floating, Int, Integer
 from wengert.core.families import composite, elementwise, nondifferentiable, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.errors import ShapeError
-from wengert.operators.along import blocks, rows_along
+from wengert.operators.along import blocks, places, rows_along
 from wengert.operators.reduction import check_reduction, reduce_loss
 
 __all__ = [
-    "class_index", "class_loss", "class_loss_backward", "cross_entropy", "nll_loss", "one_hot", "weighted_log",
+    "class_index", "class_loss", "class_loss_backward", "count_targets", "cross_entropy", "nll_loss", "one_hot",
+    "weighted_log",
 ]  # fmt: skip
 
 
@@ -74,6 +75,19 @@ def _safe(target: Any, classes: int, ignore_index: int | None) -> tuple[Any, Any
 def class_index(target: Integer, classes: Int, ignore_index: Any) -> Any:
     """Return class indices with ignored ones replaced by 0, after checking that the others are classes."""
     return _safe(target, classes, ignore_index)[0].astype(np.int64, copy=False)
+
+
+@nondifferentiable(
+    spec=lambda target, ignore_index, dtype: Spec((), dtype),
+    home=(),
+    samples=lambda s: [
+        s(s.array([0, 2, -100]), -100, "float32"), s(s.array([[1], [0]]), 0, "float64"), s(s.array(1), -1, "float16"),
+        s(s.array(np.zeros(0, int)), -100, "float32"),
+    ],
+)  # fmt: skip
+def count_targets(target: Integer, ignore_index: Int, dtype: DTypeOrNone) -> Any:
+    """Return the number of targets that are not ignored, as a number of ``dtype``: what a mean loss is divided by."""
+    return np.asarray(np.count_nonzero(target != ignore_index), dtype.numpy)
 
 
 # ---- the loss of each row
@@ -132,12 +146,12 @@ def class_loss(input: Floating, target: Integer, ignore_index: Int) -> Any:
     index, valid = _safe(_columns(target, dim, shape), shape[dim], ignore_index)
     loss, lse = np.empty(index.shape, x.dtype), np.empty(index.shape, np.float64)
     for block in blocks(len(x), x[:1].size):
-        first = x[block].argmax(axis=1)[:, None]
-        peak = np.take_along_axis(x[block], first, 1)
+        first = places(x[block].argmax(axis=1)[:, None])
+        peak = x[block][first]
         below = x[block] - peak
-        loss[block] = -np.take_along_axis(below, index[block], 1)
+        loss[block] = -below[places(index[block])]
         terms = np.exp(below, out=below)
-        np.put_along_axis(terms, first, 0, 1)
+        terms[first] = 0
         tail = np.log1p(np.add.reduce(terms, axis=1, keepdims=True))
         loss[block] += tail
         np.add(peak, tail, out=lse[block], dtype=np.float64)
@@ -219,8 +233,8 @@ def class_loss_backward(
         np.subtract(x[block], high[block], out=p)
         np.subtract(p, low[block], out=p)
         np.multiply(np.exp(p, out=p), both[block], out=p)
-        own = np.where(valid[block], at_class[block], np.take_along_axis(p, index[block], 1))
-        np.put_along_axis(p, index[block], own, 1)
+        there = places(index[block])
+        p[there] = np.where(valid[block], at_class[block], p[there])
         if not both[block].all():
             np.copyto(p, 0, where=(both[block] == 0) & (s[block] == 0))  # rows without weight, whatever is in them
     return out.reshape(shape).astype(input.dtype, copy=False)
@@ -229,17 +243,24 @@ def class_loss_backward(
 # ---- the losses
 
 
-def _weighted_mean(
-    name: str, loss: Any, weight: Any, target: Any, index: Any, ignore_index: int, reduction: str
-) -> Any:
+def _mean(loss: Any, counts: Any, target: Any, ignore_index: int) -> Any:
+    """Return Σ loss / Σ counts (None: the number of targets that are not ignored), of halves in float32."""
+    wide = float32 if loss.dtype.is_half else loss.dtype
+    total = ops.sum(loss, dtype=wide)
+    if counts is None:
+        mean = total / ops.count_targets(target, ignore_index, wide)
+    else:
+        mean = total / ops.sum(counts, dtype=wide)
+    return mean if wide is loss.dtype else ops.cast(mean, loss.dtype)
+
+
+def _weighted_mean(loss: Any, weight: Any, target: Any, index: Any, ignore_index: int, reduction: str) -> Any:
     """Weigh the loss of each row by the weight of its class; a mean is over the weights of the rows that count."""
-    counts = ops.ne(target, ignore_index)
+    counts = None
     if weight is not None:
-        counts = ops.where(counts, ops.cast(weight[index], loss.dtype), 0.0)
+        counts = ops.where(ops.ne(target, ignore_index), ops.cast(weight[index], loss.dtype), 0.0)
         loss = loss * counts
-    if reduction == "mean":
-        return ops.sum(loss) / ops.sum(counts)
-    return reduce_loss(loss, reduction)
+    return _mean(loss, counts, target, ignore_index) if reduction == "mean" else reduce_loss(loss, reduction)
 
 
 def _check_weight(name: str, weight: Any, classes: int) -> None:
@@ -297,7 +318,7 @@ def nll_loss(
     _check_weight("nll_loss", weight, classes)
     index = ops.class_index(target, classes, ignore_index)
     loss = _picked(input, index, target, ignore_index)
-    return _weighted_mean("nll_loss", loss, weight, target, index, ignore_index, reduction)
+    return _weighted_mean(loss, weight, target, index, ignore_index, reduction)
 
 
 @elementwise(
@@ -336,14 +357,14 @@ def _smoothed(input: Any, target: Any, weight: Any, ignore_index: int, reduction
     index = ops.class_index(target, classes, ignore_index)
     valid = ops.ne(target, ignore_index)
     loss = _picked(logp, index, target, ignore_index)
-    counts = valid
+    counts = None
     if weight is not None:
         logp = logp * ops.reshape(weight, (-1,) + (1,) * (input.ndim - dim - 1))
         counts = ops.where(valid, ops.cast(weight[index], loss.dtype), 0.0)
         loss = loss * counts
     evenly = ops.where(valid, -ops.sum(logp, dim), 0.0)
     loss = loss * (1 - smoothing) + evenly * (smoothing / classes)
-    return ops.sum(loss) / ops.sum(counts) if reduction == "mean" else reduce_loss(loss, reduction)
+    return _mean(loss, counts, target, ignore_index) if reduction == "mean" else reduce_loss(loss, reduction)
 
 
 def _soft_samples(s: Any) -> list[Any]:
@@ -395,8 +416,8 @@ def cross_entropy(
     if label_smoothing:
         return _smoothed(input, target, weight, ignore_index, reduction, label_smoothing)
     loss = ops.class_loss(input, target, ignore_index)[0]
-    index = target if weight is None else ops.class_index(target, len(weight), ignore_index)
-    return _weighted_mean("cross_entropy", loss, weight, target, index, ignore_index, reduction)
+    index = None if weight is None else ops.class_index(target, len(weight), ignore_index)
+    return _weighted_mean(loss, weight, target, index, ignore_index, reduction)
 
 
 def _one_hot_spec(input: Spec, num_classes: int = -1) -> Spec:

@@ -163,7 +163,7 @@ def log1p(input: Anything) -> Any:
 def _log_pairs(s: Any) -> list[Any]:
     inf = math.inf
     return [
-        s((2, 3), (2, 3)), s((2, 1), (3,)), s((), (2,)), s((0,), (1,)),
+        s((2, 3), (2, 3)), s((2, 1), (3,)), s((), (2,)), s((0,), (1,)), s((2,), 0.5), s(-1.5, (2,)),
         s(s.array([800.0, -800.0]), s.array([799.0, -801.0])),
         s(s.array([-inf, -inf, inf, inf, math.nan]), s.array([-inf, 1.0, inf, 1.0, 0.0]), grad=False),
         s.error(TypeError, "floating tensor", (2,), (2,), kind="integer"),
@@ -271,7 +271,8 @@ def atan(input: Anything) -> Any:
     flops=15,
     aliases=("arctan2",),
     samples=lambda s: [
-        s((2, 3), (2, 3)), s((2, 1), (3,)), s((), (2,)), s((3,), (3,), kind="integer", low=1), s((0,), (1,)),
+        s((2, 3), (2, 3)), s((2, 1), (3,)), s((), (2,)), s((2,), 0.5), s(-1.5, (2,)),
+        s((3,), (3,), kind="integer", low=1), s((0,), (1,)),
         s(s.array([0.0, -0.0, 0.0, -0.0, 1.0]), s.array([1.0, 1.0, -1.0, -1.0, 0.0]), grad=False),
         s(s.array([0.0]), s.array([0.0]), grad=False),
     ],
@@ -366,7 +367,7 @@ def atanh(input: Anything) -> Any:
     },
     flops=10,
     samples=lambda s: [
-        s((2, 3), (2, 3)), s((2, 1), (3,)), s((), (2,)), s((0,), (1,)),
+        s((2, 3), (2, 3)), s((2, 1), (3,)), s((), (2,)), s((2,), 0.5), s(-1.5, (2,)), s((0,), (1,)),
         s(s.array([3e30, 0.0]), s.array([4e30, 2.0]), grad=False), s(s.array([0.0]), s.array([0.0]), grad=False),
         s.error(TypeError, "floating tensor", (2,), (2,), kind="integer"),
     ],

@@ -255,13 +255,15 @@ def linalg_matrix_power(A: Any, n: int) -> Any:
     """
     size = square_shape("linalg_matrix_power", A.shape)
     count = as_int(n, "n")
+    if count in (0, 1):
+        return ops.clone(A if count else ops.expand(ops.eye(size, dtype=A.dtype), tuple(A.shape)))
     base = ops.linalg_inv(A) if count < 0 else A
     power = None
     for bit in bin(abs(count))[:1:-1]:
         if bit == "1":
             power = base if power is None else power @ base
-        base = base @ base if count else base
-    return ops.clone(ops.expand(ops.eye(size, dtype=A.dtype), tuple(A.shape))) if power is None else power
+        base = base @ base
+    return power
 
 
 @composite(method=True, samples=lambda s: [s(s.array(_A2), 3), s(s.array(_BATCH), -1)])

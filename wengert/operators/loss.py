@@ -168,9 +168,9 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
 @composite(
     home="nn.functional",
     samples=lambda s: [
-        s((2, 3), (2, 3), kind="positive"), s((2, 3), (2, 3), reduction="batchmean", kind="positive"),
-        s((2, 3), (2, 3), log_target=True), s((2, 3), (2, 3), reduction="none", log_target=True),
-        s((2, 3), (2, 3), reduction="sum", kind="positive"),
+        s((2, 3), (2, 3), reduction="batchmean", kind="positive"),
+        s((2, 3), (2, 3), reduction="batchmean", log_target=True),
+        s((2, 3), (2, 3), reduction="none", log_target=True), s((2, 3), (2, 3), reduction="sum", kind="positive"),
         s.error(ValueError, "batchmean", (2,), (2,), reduction="max"),
         s.error(TypeError, "reduction=", (2,), (2,), reduce=True),
     ],

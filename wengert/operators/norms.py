@@ -14,10 +14,21 @@ from wengert.core.arguments import Axes, DTypeOrNone, Inexact
 from wengert.core.families import composite, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
+from wengert.core.tensor import from_array
 from wengert.errors import DTypeError, ShapeError
 from wengert.operators.along import nonempty
 
-__all__ = ["cosine_similarity", "dist", "linalg_vector_norm", "norm", "normalize", "pairwise_distance", "renorm"]
+__all__ = [
+    "cdist", "cosine_similarity", "dist", "linalg_vector_norm", "norm", "normalize", "pairwise_distance", "pdist",
+    "renorm",
+]  # fmt: skip
+
+COMPUTE_MODES = (
+    None,
+    "use_mm_for_euclid_dist_if_necessary",
+    "use_mm_for_euclid_dist",
+    "donot_use_mm_for_euclid_dist",
+)
 
 
 def _norm_dtype(given: DType, dtype: DType | None) -> DType:
@@ -183,6 +194,7 @@ def dist(input: Any, other: Any, p: Any = 2) -> Any:
 
 @composite(
     method=True,
+    inplace=True,
     samples=lambda s: [
         s((2, 3), 2, 0, 1.0), s((2, 3), 1, -1, 0.5), s((2, 2, 2), 2, 1, 100.0),
         s(s.array([[0.0, 0.0], [3.0, 4.0]]), 2, 0, 1.0, grad=False),
@@ -239,3 +251,41 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
 def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
     """Return ‖x1 - x2 + eps‖_p along the last dimension, broadcasting the two."""
     return ops.linalg_vector_norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+@composite(
+    samples=lambda s: [
+        s((3, 2), (4, 2)), s((2, 3, 2), (1, 4, 2), 1.0), s((3, 2), (4, 2), 3.0), s((0, 2), (4, 2)),
+        s((3, 2), (4, 2), math.inf), s((3, 2), (4, 2), compute_mode="donot_use_mm_for_euclid_dist"),
+        s.error(ValueError, "same number of columns", (3, 2), (4, 3)),
+        s.error(ValueError, "compute_mode", (3, 2), (4, 2), compute_mode="mm"),
+    ],
+)  # fmt: skip
+def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary") -> Any:
+    """Return the distance of order ``p`` between every row of ``x1`` (…, P, M) and every row of ``x2`` (…, R, M).
+
+    Args:
+        compute_mode: accepted as PyTorch names it. The differences themselves are always summed, never a product of
+            matrices, so near points keep their digits.
+    """
+    if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
+        raise ShapeError(
+            "cdist(): takes two tensors of rows with the same number of columns, got shapes "
+            f"{tuple(x1.shape)} and {tuple(x2.shape)}"
+        )
+    if compute_mode not in COMPUTE_MODES:
+        raise ValueError(f"cdist(): compute_mode must be one of {COMPUTE_MODES}, got {compute_mode!r}")
+    return ops.linalg_vector_norm(ops.unsqueeze(x1, -2) - ops.unsqueeze(x2, -3), p, -1)
+
+
+@composite(
+    home=("", "nn.functional"),
+    samples=lambda s: [s((4, 2)), s((3, 2), 1.0), s((3, 2), 3.0), s((1, 2)), s.error(ValueError, r"\(N, M\)", (3,))],
+)
+def pdist(input: Any, p: float = 2.0) -> Any:
+    """Return the distances of order ``p`` between all pairs i < j of the rows of (N, M), in the order of i, then j."""
+    if input.ndim != 2:
+        raise ShapeError(f"pdist(): input must be (N, M), got shape {tuple(input.shape)}")
+    first, second = np.triu_indices(input.shape[0], 1)
+    rows = [ops.index_select(input, 0, from_array(place)) for place in (first, second)]
+    return ops.linalg_vector_norm(rows[0] - rows[1], p, -1)

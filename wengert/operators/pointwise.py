@@ -121,7 +121,7 @@ def positive(input: Any) -> Any:
 
 @elementwise(
     np.true_divide,
-    derivative={"input": lambda g, other: g / other, "other": lambda g, other, out: -g * (out / other)},
+    derivative={"input": lambda g, other: g / other, "other": lambda g, input, other: -g * (input / other / other)},
     promote="float",
     samples=lambda s: [
         s((2, 3), (2, 3), kind="positive"), s((2, 1), (3,), low=-2.0, high=-0.5), s((2, 3), 4.0), s(2.0, (2,), low=0.5),

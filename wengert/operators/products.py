@@ -1,5 +1,6 @@
 """Products of vectors and matrices, and small matrix functions that need no decomposition."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,8 +8,9 @@ import numpy as np
 
 from wengert.array.dtype import dtype_of, promote_types
 from wengert.array.shape import broadcast_shapes
+from wengert.core import families
 from wengert.core.arguments import Axis, Number
-from wengert.core.families import bilinear, composite
+from wengert.core.families import composite
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.errors import ShapeError
@@ -33,7 +35,7 @@ def _cross_spec(input: Spec, other: Spec, *, dim: int = -1) -> Spec:
     return Spec(broadcast_shapes("linalg_cross", *shapes), promote_types(input.dtype, other.dtype))
 
 
-@bilinear(
+@families.bilinear(
     transpose={
         "input": lambda g, other, dim: ops.linalg_cross(ops.expand(other, g.shape), g, dim=dim),
         "other": lambda g, input, dim: ops.linalg_cross(g, ops.expand(input, g.shape), dim=dim),
@@ -165,6 +167,29 @@ def _check_chain(matrices: Sequence[Any]) -> None:
                 f"linalg_multi_dot(): tensors {i - 1} and {i} of shapes {tuple(matrices[i - 1].shape)} and "
                 f"{tuple(matrix.shape)} cannot be multiplied"
             )
+
+
+@composite(
+    home=("", "nn.functional"),
+    samples=lambda s: [
+        s((2, 3), (2, 2), (4, 3, 2), (4,)), s((3,), (2,), (1, 3, 2)), s((2, 1, 3), (2, 1, 2), (2, 3, 2)),
+        s((0, 3), (0, 2), (2, 3, 2)), s.error(RuntimeError, "do not fit", (2, 3), (2, 3), (4, 3, 2)),
+        s.error(RuntimeError, "do not fit", (2, 3), (3, 2), (4, 3, 2)),
+    ],
+)  # fmt: skip
+def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
+    """Return x₁ᵀ Wₖ x₂ + bₖ for each k: (*, n), (*, m) with weight (out, n, m) and bias (out,) → (*, out)."""
+    lead, ends = tuple(input1.shape[:-1]), (*input1.shape[-1:], *input2.shape[-1:])
+    if weight.ndim != 3 or lead != tuple(input2.shape[:-1]) or tuple(weight.shape[1:]) != ends:
+        raise ShapeError(
+            f"bilinear(): inputs of shapes {tuple(input1.shape)} and {tuple(input2.shape)} do not fit a weight of shape "
+            f"{tuple(weight.shape)}, (out, in1, in2)"
+        )
+    out, n, m = weight.shape
+    first, second = ops.reshape(input1, (math.prod(lead), n)), ops.reshape(input2, (math.prod(lead), m))
+    half = ops.reshape(first @ ops.reshape(ops.permute(weight, (1, 0, 2)), (n, out * m)), (math.prod(lead), out, m))
+    found = ops.reshape(half @ ops.unsqueeze(second, -1), (*lead, out))
+    return found if bias is None else found + bias
 
 
 # ---- entries

@@ -68,6 +68,7 @@ def _cumsum_transpose(g: Any, dim: Any) -> Any:
     transpose=_cumsum_transpose,
     spec=_scan_spec,
     widen=False,
+    inplace=True,
     samples=lambda s: [
         s((2, 3), 1), s((2, 3), -2), s((), 0), s((0, 3), 1), s((3, 0), 1), s((2, 1), 1), s((3,), 0, kind="complex"),
         s((3,), 0, kind="integer"), s((3,), 0, kind="boolean"), s((3,), 0, kind="integer", dtype="float64"),
@@ -133,6 +134,7 @@ def _cumprod_vjp(g: Any, input: Any, out: Any, dim: Any) -> Any:
     jvp={"input": lambda t, input, out, dim: ops.linear_recurrence(input, t * _before(out, dim, 1.0), dim)},
     spec=_scan_spec,
     widen=False,
+    inplace=True,
     samples=lambda s: [
         s((2, 3), 1), s((2, 3), -2), s((), 0), s((0, 3), 1), s((3, 0), 1), s((2, 1), 1),
         s(s.array([[2.0, 0, 3], [0, 0, 4]]), 1), s((3,), 0, kind="complex"), s((3,), 0, kind="integer"),

@@ -14,7 +14,7 @@ from wengert.core.families import composite, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.errors import DTypeError
-from wengert.operators.along import blocks, rows_along
+from wengert.operators.along import blocks, places, rows_along
 
 __all__ = ["log_softmax", "log_softmax_backward", "softmax", "softmax_backward", "softmin"]
 
@@ -52,10 +52,10 @@ def _softmax_block(x: Any, out: Any) -> None:
 
 def _log_softmax_block(x: Any, out: Any) -> None:
     """x - m - log1p(Σ exp(x - m)), the sum without the largest element: results near 0 keep their digits."""
-    first = x.argmax(axis=1)[:, None]
-    np.subtract(x, np.take_along_axis(x, first, 1), out=out)
+    first = places(x.argmax(axis=1)[:, None])
+    np.subtract(x, x[first], out=out)
     terms = np.exp(out)
-    np.put_along_axis(terms, first, 0, 1)
+    terms[first] = 0
     np.subtract(out, np.log1p(np.add.reduce(terms, axis=1, keepdims=True)), out=out)
 
 

@@ -131,9 +131,9 @@ def _forms(dim: Any, unbiased: Any, correction: Any, name: str) -> tuple[Any, An
 
 def _spread_samples(s: Any) -> list[Any]:
     return [
-        s((2, 3)), s((2, 3), False), s((2, 3), 1), s((2, 3), 0, False),
-        s((2, 3), -1, True, True), s((2, 3), dim=[0, 1], correction=0), s((2, 3), dim=1, keepdim=True, correction=2),
-        s((2, 3), unbiased=False), s((3,), kind="complex"), s((1, 1), correction=0, grad=False), s((1, 1), grad=False),
+        s((2, 3)), s((2, 3), False), s((2, 3), 1), s((2, 3), 0, False), s((2, 3), -1, True, True),
+        s((2, 3), dim=[0, 1], correction=0), s((2, 3), dim=1, keepdim=True, correction=2), s((2, 3), unbiased=False),
+        s((3,), kind="complex"), s((1, 1), correction=0, grad=False),
         s.error(TypeError, "not both", (2,), unbiased=True, correction=1),
         s.error(TypeError, "inexact", (3,), kind="integer"),
     ]  # fmt: skip

@@ -66,7 +66,7 @@ class Elementwise(Optimizer):
     def update(self, group: Group) -> None:
         """Apply the formula to every parameter of the group that has a gradient."""
         run, state_of = thread.state.run, self.state
-        names, formula = self.moments(group), _prepared(self, group)
+        names, formula = self.moments(group), _prepared(self.formula(group), group)
         place, name = here(1), f"{type(self).__name__}.step"
         seen: tuple[Any, ...] = ()
         constants: tuple[Array, ...] = ()
@@ -84,10 +84,17 @@ class Elementwise(Optimizer):
             array = raw(param)
             if self.per_parameter or seen != (step, array.dtype):
                 dtype = _real_dtype(array.dtype)
-                values = (*_common(self, group), *self.numbers(group, state, step))
+                values = (*_common(group), *self.numbers(group, state, step))
                 seen, constants = (step, array.dtype), tuple(np.asarray(value, dtype) for value in values)
             run(_apply, formula, (array, raw(grad), *(raw(state[m]) for m in names)), constants)
             version_of(param).bump(name, place)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over options and state; a step count that is a number, as old files have it, becomes a tensor."""
+        super().load_state_dict(state_dict)
+        for state in self.state.values():
+            if isinstance(state.get("step"), int | float):
+                state["step"] = ops.tensor(float(state["step"]), dtype=get_default_dtype())
 
     def _begin(self, state: dict[str, Any], param: Tensor, group: Group, names: Sequence[str]) -> None:
         if self.counts:
@@ -104,7 +111,7 @@ def _advance(counter: Tensor) -> float:
     return step
 
 
-def _common(optimizer: Elementwise, group: Group) -> tuple[float, float]:
+def _common(group: Group) -> tuple[float, float]:
     """The factor that decoupled weight decay gives the parameter, and the L2 penalty added to the gradient."""
     decay = group.get("weight_decay", 0)
     if group.get("decoupled_weight_decay"):
@@ -112,9 +119,9 @@ def _common(optimizer: Elementwise, group: Group) -> tuple[float, float]:
     return 1.0, decay
 
 
-def _prepared(optimizer: Elementwise, group: Group) -> Formula:
+def _prepared(formula: Formula, group: Group) -> Formula:
     """The formula with the sign of the gradient and the weight decay before it."""
-    formula, maximize = optimizer.formula(group), group.get("maximize", False)
+    maximize = group.get("maximize", False)
     decays, decoupled = bool(group.get("weight_decay", 0)), bool(group.get("decoupled_weight_decay"))
 
     def prepared(p: Array, g: Array, moments: Sequence[Array], shrink: Array, penalty: Array, *rest: Array) -> None:

@@ -1,0 +1,282 @@
+"""Embeddings: rows of a table, and sums, means and maxima of bags of rows.
+
+Two linear maps do the work: ``take_rows`` reads rows, ``add_rows`` adds rows into a table of zeros; each is the other's
+transpose. A padding row and ``scale_grad_by_freq`` change only the gradient of the table: its rows are weighted on the
+way back.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from wengert.array.dtype import INTEGER, int64
+from wengert.core.arguments import Anything, DTypeOrNone, Integer, Number, Real
+from wengert.core.families import composite, nondifferentiable, operator
+from wengert.core.operator import Spec
+from wengert.core.registry import ops
+from wengert.core.tensor import wrote
+from wengert.errors import DTypeError, ShapeError
+from wengert.kernels import scatter
+
+__all__ = ["add_rows", "bag_maxima", "embedding", "embedding_bag", "row_weights", "take_rows"]
+
+
+# ---- rows of a table
+
+
+def _take_vjp(g: Any, index: Any, weight_shape: Any, padding_idx: Any, by_freq: Any) -> Any:
+    if padding_idx is not None or by_freq:
+        g = g * ops.row_weights(index, weight_shape[0], padding_idx, by_freq, g.dtype)
+    return ops.add_rows(g, index, weight_shape[0])
+
+
+@operator(
+    vjp={"weight": _take_vjp},
+    jvp={"weight": lambda t, index: ops.take_rows(t, index)},
+    spec=lambda weight, index, padding_idx=None, by_freq=False: Spec((*index.shape, *weight.shape[1:]), weight.dtype),
+    widen=False,
+    home=(),
+    samples=lambda s: [
+        s((3, 2), s.array([2, 0, 2])), s((3, 2), s.array([[0, 1], [1, 1]])), s((3,), s.array(1)),
+        s((2, 3), s.tensor((0, 2), kind="integer")), s((3, 2), s.array([2, 0, 2]), padding_idx=2, grad=False),
+        s((3, 2), s.array([2, 0, 2]), by_freq=True, grad=False),
+        s.error(IndexError, "index 3 is out of bounds", (3, 2), s.array([3])),
+        s.error(IndexError, "index -1 is out of bounds", (3, 2), s.array([-1])),
+    ],
+)  # fmt: skip
+def take_rows(weight: Anything, index: Integer, padding_idx: Any = None, by_freq: Any = False) -> Any:
+    """Return the rows of a table at ``index``, in its shape. The last two arguments act on the gradient."""
+    return weight.take(scatter.checked_index("embedding", index, 0, len(weight)), 0)
+
+
+@operator(
+    vjp={"input": lambda g, index: ops.take_rows(g, index)},
+    jvp={"input": lambda t, index, count: ops.add_rows(t, index, count)},
+    spec=lambda input, index, count: Spec((count, *input.shape[index.ndim :]), input.dtype),
+    home=(),
+    samples=lambda s: [
+        s((3, 2), s.array([2, 0, 2]), count=3), s((2, 2, 1), s.array([[0, 1], [1, 1]]), count=4),
+        s((0, 2), s.tensor((0,), kind="integer"), count=2), s((3,), s.array([0, 0, 1]), count=2),
+    ],
+)  # fmt: skip
+def add_rows(input: Number, index: Integer, count: Any) -> Any:
+    """Return a table of ``count`` rows of zeros with rows added where ``index`` says."""
+    rest = input.shape[index.ndim :]
+    rows = np.ascontiguousarray(input).reshape(index.size, *rest)
+    return scatter.index_add(np.zeros((count, *rest), input.dtype), 0, index.reshape(-1), rows)
+
+
+@nondifferentiable(
+    spec=lambda index, count, padding_idx, by_freq, dtype: Spec((*index.shape, 1), dtype),
+    home=(),
+    samples=lambda s: [
+        s(s.array([2, 0, 2]), count=3, padding_idx=None, by_freq=True, dtype="float64"),
+        s(s.array([[2, 0]]), count=3, padding_idx=2, by_freq=False, dtype="float32"),
+    ],
+)  # fmt: skip
+def row_weights(index: Integer, count: Any, padding_idx: Any, by_freq: Any, dtype: DTypeOrNone) -> Any:
+    """Return by how much the gradient of each row counts: 0 for the padding, or one over how often the row occurs."""
+    weights = np.ones(index.shape, dtype.numpy)
+    if by_freq:
+        weights /= np.bincount(index.reshape(-1), minlength=count)[index].astype(dtype.numpy)
+    if padding_idx is not None:
+        weights[index == padding_idx] = 0
+    return weights[..., np.newaxis]
+
+
+def _check_table(name: str, input: Any, weight: Any, padding_idx: Any, sparse: bool) -> int | None:
+    """Check the arguments that both functions have; return the padding row counted from the front."""
+    if sparse:
+        raise NotImplementedError(f"{name}(): sparse=True needs sparse tensors, which do not exist yet; leave it out")
+    if weight.ndim != 2:
+        raise ShapeError(f"{name}(): weight must be a table (rows, columns), got shape {tuple(weight.shape)}")
+    if input.dtype.category != INTEGER:
+        raise DTypeError(f"{name}(): input must hold integers, the numbers of rows, got {input.dtype}")
+    rows = weight.shape[0]
+    if padding_idx is None:
+        return None
+    if not -rows <= padding_idx < rows:
+        raise ValueError(f"{name}(): padding_idx={padding_idx} is not a row of a table of {rows}")
+    return int(padding_idx % rows)
+
+
+def _renorm(weight: Any, index: Any, max_norm: float, norm_type: float) -> None:
+    """Scale rows that are looked up down to ``max_norm``, in the table and unseen by the tape, as PyTorch does."""
+    table = weight._payload
+    if not table.flags.writeable:
+        raise RuntimeError(
+            "embedding(): max_norm changes the table in place, but it lies in read-only memory; clone() it"
+        )
+    rows = np.unique(scatter.checked_index("embedding", index._payload, 0, len(table)))
+    wide = table[rows].astype(np.float32 if table.dtype.itemsize == 2 else table.dtype)
+    norms = np.linalg.norm(wide, norm_type, axis=1)
+    large = norms > max_norm
+    if large.any():
+        table[rows[large]] = wide[large] * (max_norm / (norms[large] + 1e-7))[:, np.newaxis].astype(wide.dtype)
+        wrote(weight, "embedding")
+
+
+@composite(
+    home="nn.functional",
+    samples=lambda s: [
+        s(s.array([[0, 2], [1, 2]]), (3, 2)), s(s.array(1), (3, 2)),
+        s(s.array([2, 0, 2]), (3, 2), padding_idx=-1, grad=False),
+        s(s.array([2, 0, 2]), (3, 2), scale_grad_by_freq=True, grad=False), s(s.tensor((0,), kind="integer"), (3, 2)),
+        s(s.array([1]), (3, 2), max_norm=100.0), s.error(IndexError, "index 3 is out of bounds", s.array([3]), (3, 2)),
+        s.error(TypeError, "must hold integers", (2,), (3, 2)),
+        s.error(ValueError, "padding_idx=3", s.array([1]), (3, 2), padding_idx=3),
+        s.error(NotImplementedError, "sparse", s.array([1]), (3, 2), sparse=True),
+        s.error(RuntimeError, "must be a table", s.array([1]), (3,)),
+    ],
+)  # fmt: skip
+def embedding(
+    input: Any, weight: Any, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False, sparse: bool = False,
+) -> Any:  # fmt: skip
+    """Return the rows of a table at the positions ``input``: (*) → (*, columns).
+
+    Args:
+        weight: the table, (rows, columns).
+        padding_idx: a row that gets no gradient.
+        max_norm: first scale the rows that are looked up, in the table, down to this norm of order ``norm_type``.
+        scale_grad_by_freq: divide the gradient of a row by how often it is looked up.
+
+    Raises:
+        IndexError: for a position outside the table. TypeError: if ``input`` does not hold integers.
+        NotImplementedError: for ``sparse=True``.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.nn.functional.embedding(wg.tensor([1, 1]), wg.tensor([[0.0, 1.0], [2.0, 3.0]]))
+        tensor([[2., 3.],
+                [2., 3.]])
+    """
+    padding = _check_table("embedding", input, weight, padding_idx, sparse)
+    if max_norm is not None:
+        _renorm(weight, input, max_norm, norm_type)
+    return ops.take_rows(weight, input, padding, bool(scale_grad_by_freq))
+
+
+# ---- bags of rows
+
+
+def _starts(input: Any, offsets: Any, include_last_offset: bool) -> tuple[Any, Any]:
+    """Return the flat indices as an array and where the bags start, and end."""
+    if input.ndim == 2:
+        if offsets is not None:
+            raise ValueError("embedding_bag(): a 2-d input holds one bag per row; leave offsets out")
+        bags, width = input.shape
+        return input._payload.reshape(-1), np.arange(bags + 1) * width
+    if input.ndim != 1 or offsets is None or offsets.ndim != 1:
+        raise ValueError(
+            "embedding_bag(): input must be 2-d, one bag per row, or 1-d with a vector of offsets; got input of shape "
+            f"{tuple(input.shape)} and offsets {None if offsets is None else tuple(offsets.shape)}"
+        )
+    starts = offsets._payload.astype(np.int64)
+    size = input.shape[0]
+    if not include_last_offset:
+        starts = np.append(starts, size)
+    if not len(starts) or starts[0] != 0 or starts[-1] > size or np.any(np.diff(starts) < 0):
+        raise ValueError(
+            f"embedding_bag(): offsets must rise from 0 to at most {size}, got {offsets._payload.tolist()}"
+        )
+    return input._payload[: starts[-1]], starts
+
+
+@nondifferentiable(
+    spec=lambda rows, segments, count: Spec((count, rows.shape[1]), int64),
+    home=(),
+    samples=lambda s: [s((4, 2), s.array([0, 0, 2, 2]), count=3), s((0, 2), s.tensor((0,), kind="integer"), count=2)],
+)
+def bag_maxima(rows: Real, segments: Integer, count: Any) -> Any:
+    """Return, for each bag and column, which row holds the first maximum; one past the last row for an empty bag.
+
+    ``segments`` says to which bag each row belongs; it rises.
+    """
+    found = np.full((count, rows.shape[1]), len(rows), np.int64)
+    if len(rows):
+        bags, starts = np.unique(segments, return_index=True)
+        largest = np.repeat(np.maximum.reduceat(rows, starts, 0), np.diff(np.append(starts, len(rows))), 0)
+        numbers = np.where((rows == largest) | (rows != rows), np.arange(len(rows))[:, np.newaxis], len(rows))
+        found[bags] = np.minimum.reduceat(numbers, starts, 0)
+    return found
+
+
+def _reduced(rows: Any, segments: Any, bags: int, mode: str) -> Any:
+    if mode == "max":
+        padded = ops.cat((rows, ops.zeros(1, rows.shape[1], dtype=rows.dtype)), 0)
+        return ops.gather(padded, 0, ops.bag_maxima(rows.detach(), segments, bags))
+    total = ops.add_rows(rows, segments, bags)
+    if mode == "sum":
+        return total
+    counts = np.maximum(np.bincount(segments._payload, minlength=bags), 1)
+    return total / ops.from_numpy(counts[:, np.newaxis].astype(np.float64)).to(rows.dtype)
+
+
+@composite(
+    home="nn.functional",
+    samples=lambda s: [
+        s(s.array([[0, 2], [1, 2]]), (3, 2)), s(s.array([0, 2, 1]), (3, 2), s.array([0, 2])),
+        s(s.array([0, 2, 1]), (3, 2), s.array([0, 0, 3]), mode="sum"),
+        s(s.array([0, 2, 1]), (3, 2), s.array([0, 0, 2]), mode="max"), s(s.array([[0, 2], [1, 1]]), (3, 2), mode="max"),
+        s(s.array([0, 2, 1]), (3, 2), s.array([0, 2]), mode="sum", per_sample_weights=s.array([1.0, 2.0, -1.0])),
+        s(s.array([0, 2, 1]), (3, 2), s.array([0, 2, 3]), include_last_offset=True),
+        s(s.array([0, 2, 1]), (3, 2), s.array([0, 2]), padding_idx=2),
+        s(s.array([2, 2, 1]), (3, 2), s.array([0, 2]), padding_idx=2, mode="max"),
+        s(s.array([[0, 0]]), (3, 2), scale_grad_by_freq=True, grad=False),
+        s.error(ValueError, "offsets must rise", s.array([0, 1]), (3, 2), s.array([1])),
+        s.error(ValueError, "leave offsets out", s.array([[0, 1]]), (3, 2), s.array([0])),
+        s.error(ValueError, "mode must be", s.array([[0, 1]]), (3, 2), mode="min"),
+        s.error(ValueError, "1-d with a vector", s.array([0, 1]), (3, 2)),
+        s.error(NotImplementedError, "mode='sum'", s.array([[0, 1]]), (3, 2), per_sample_weights=s.array([[1.0, 1.0]])),
+    ],
+)  # fmt: skip
+def embedding_bag(
+    input: Any, weight: Any, offsets: Any = None, max_norm: float | None = None, norm_type: float = 2,
+    scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Any = None,
+    include_last_offset: bool = False, padding_idx: int | None = None,
+) -> Any:  # fmt: skip
+    """Return the sum, mean or maximum of bags of rows of a table; an empty bag gives zeros.
+
+    Args:
+        input: (bags, n), or (n,) with ``offsets``: where each bag starts, and with ``include_last_offset`` the end.
+        weight: the table, (rows, columns). mode: ``"sum"``, ``"mean"`` or ``"max"``.
+        per_sample_weights: factors of the rows, of the shape of ``input``; for ``"sum"``.
+        padding_idx: a row that is left out. max_norm, norm_type, scale_grad_by_freq: as for ``embedding``.
+
+    Returns:
+        (bags, columns).
+
+    Example:
+        >>> import wengert as wg
+        >>> table, bags = wg.tensor([[1.0], [3.0]]), wg.tensor([0, 2])
+        >>> wg.nn.functional.embedding_bag(wg.tensor([0, 1, 1]), table, bags, mode="sum")
+        tensor([[4.],
+                [3.]])
+    """
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError(f"embedding_bag(): mode must be 'sum', 'mean' or 'max', got {mode!r}")
+    if mode == "max" and scale_grad_by_freq:
+        raise ValueError("embedding_bag(): scale_grad_by_freq has no meaning for mode='max'")
+    if per_sample_weights is not None and mode != "sum":
+        raise NotImplementedError(f"embedding_bag(): per_sample_weights needs mode='sum', got mode={mode!r}")
+    padding = _check_table("embedding_bag", input, weight, padding_idx, sparse)
+    if per_sample_weights is not None and tuple(per_sample_weights.shape) != tuple(input.shape):
+        raise ValueError(
+            f"embedding_bag(): per_sample_weights must have the shape of input, {tuple(input.shape)}, got "
+            f"{tuple(per_sample_weights.shape)}"
+        )
+    flat, starts = _starts(input, offsets, include_last_offset)
+    bags = len(starts) - 1
+    segments, kept = np.repeat(np.arange(bags), np.diff(starts)), np.arange(len(flat))
+    if padding is not None:
+        kept = np.flatnonzero(flat != padding)
+        flat, segments = flat[kept], segments[kept]
+    index, bag = ops.from_numpy(np.ascontiguousarray(flat)), ops.from_numpy(segments)
+    if max_norm is not None:
+        _renorm(weight, index, max_norm, norm_type)
+    rows = ops.take_rows(weight, index, None, bool(scale_grad_by_freq))
+    if per_sample_weights is not None:
+        factors = ops.take_rows(ops.reshape(per_sample_weights, (-1,)), ops.from_numpy(kept))
+        rows = rows * ops.unsqueeze(factors, -1)
+    return _reduced(rows, bag, bags, mode)
