@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test peers bench docs lint format clean
+.PHONY: help demo test peers bench docs lint lint-format lint-rules lint-types format clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -54,9 +54,15 @@ docs: $(VENV)/with-test $(VENV)/with-docs
 	$(VENV)/bin/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
 	@echo 'Pages: docs/_build/html/index.html'
 
-lint: $(VENV)/with-test $(VENV)/with-lint
+lint: lint-format lint-rules lint-types
+
+lint-format: $(VENV)/with-lint
 	$(VENV)/bin/python -m ruff format --check .
+
+lint-rules: $(VENV)/with-lint
 	$(VENV)/bin/python -m ruff check .
+
+lint-types: $(VENV)/with-test $(VENV)/with-lint
 	$(VENV)/bin/python -m mypy
 
 format: $(VENV)/with-lint

@@ -28,7 +28,7 @@ def public_members(module: ModuleType) -> dict[str, Any]:
         if inspect.isclass(value):
             for method, function in vars(value).items():
                 if not method.startswith("_") and (inspect.isroutine(function) or isinstance(function, property)):
-                    members[f"{name}.{method}"] = getattr(value, method)
+                    members[f"{name}.{method}"] = function
     return members
 
 

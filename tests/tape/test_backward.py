@@ -317,3 +317,36 @@ def test_double_backward_steps_without_the_collector_do_not_grow():
         assert len(gc.get_objects()) - before < 50
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        lambda a, b: wg.stack([a, b])[1],
+        lambda a, b: wg.cat([a.reshape(1), b.reshape(1)])[1],
+        lambda a, b: _assigned(a, b)[1],
+    ],
+    ids=["stack", "cat", "setitem"],
+)
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_part_that_is_not_looked_at_cannot_poison_the_others(join, create_graph):
+    x, y = leaf(1.0), leaf(0.0)
+    out = join(x * y / y, x + y)
+    gx, gy = wg.autograd.grad(out, (x, y), create_graph=create_graph)
+    assert gx.item() == 1.0 and gy.item() == 1.0
+
+
+def _assigned(a, b):
+    z = wg.zeros(2, dtype=wg.float64)
+    z[0] = a
+    z[1] = b
+    return z
+
+
+def test_an_input_that_only_gets_a_structural_zero_has_zeros_for_a_gradient():
+    x, y = leaf(2.0), leaf(3.0)
+    out = wg.stack([x * x, y])[1]
+    gx, gy = wg.autograd.grad(out, (x, y))
+    assert gx.item() == 0.0 and gy.item() == 1.0
+    wg.stack([x * x, y])[1].backward()
+    assert x.grad.item() == 0.0

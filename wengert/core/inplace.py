@@ -24,6 +24,8 @@ __all__ = ["adopt", "check_writable", "inplace_lane", "overlaps"]
 
 def overlaps(array: Any) -> bool:
     """True if two elements of the array may lie at the same address (an expanded or windowed view)."""
+    if array.flags.forc:
+        return False
     strides = sorted((s, n) for n, s in zip(array.shape, (abs(s) for s in array.strides), strict=True) if n > 1)
     reach = array.dtype.itemsize
     for stride, size in strides:

@@ -45,13 +45,15 @@ class Op:
         spec: the shape and dtype rule: called like the kernel with a Spec for each tensor.
         cost: called like ``spec``; returns floating-point operations. samples: makes the calls that checks run.
         lowering: the loop-level meaning for native code (None: the kernel is called as a library).
+        places: it puts whole tensors beside one another (cat, writes through views), so that a gradient part of nothing but
+            zeros means that the tensor was not looked at: such a part is passed on as a zero that no rule multiplies.
         home: the namespaces it is public in: "" (the package), "nn.functional", "linalg", "fft", "special", or () for none.
         composite: a function of other operators; its derivative comes from its body.
     """
 
     __slots__ = (
         "batch", "composite", "cost", "doc", "family", "function", "home", "jvp", "kernel", "keywords", "lowering", "name", "outputs",
-        "promote", "result", "rules", "samples", "signature", "spec", "ufunc", "variable", "view", "widen",
+        "places", "promote", "result", "rules", "samples", "signature", "spec", "ufunc", "variable", "view", "widen",
     )  # fmt: skip
 
     def __init__(
@@ -59,7 +61,7 @@ class Op:
         outputs: Sequence[str] = ("out",), variable: bool = False, promote: str | None = None, result: str = "kernel",
         widen: bool = True, vjp: dict[str, Callable[..., Any]] | Callable[..., Any] | None = None, jvp: Any = None,
         batch: Any = None, view: bool = False, spec: Any = None, cost: Any = None, samples: Any = None,
-        lowering: Any = None, composite: bool = False, holomorphic: bool = False,
+        lowering: Any = None, composite: bool = False, holomorphic: bool = False, places: bool = False,
         home: str | tuple[str, ...] | None = None,
     ) -> None:  # fmt: skip
         self.name = name or kernel.__name__
@@ -70,7 +72,7 @@ class Op:
         signature = self.signature
         self.rules = None if vjp is None else Rules(self.name, signature.names, signature.inputs, self.outputs, vjp, holomorphic, signature.many)
         self.jvp, self.batch, self.spec, self.cost, self.samples = jvp, batch, spec, cost, samples
-        self.lowering, self.composite = lowering, composite
+        self.lowering, self.composite, self.places = lowering, composite, places
         self.home = _home(self.name) if home is None else (home,) if isinstance(home, str) else home
         self.keywords = signature.names[signature.positional :]
         self.function: Any = None

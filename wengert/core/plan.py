@@ -51,7 +51,7 @@ class Plan:
         self.keep_outputs = tuple((s, k) for s, k in table.outputs if s in wanted)
         self.keeps_tensors = bool(self.keep_inputs or self.keep_outputs)
         self.many = table.many
-        self.simple = not table.many and table.joint is None and len(table.outputs) == 1 and not table.op.variable
+        self.simple = not table.many and table.joint is None and len(table.outputs) == 1 and not (table.op.variable or table.op.places)
         self.keep_shapes = tuple((s, i) for s, i in table.shapes if s in wanted)
         self.keep_dtypes = tuple((s, i) for s, i in table.dtypes if s in wanted)
 

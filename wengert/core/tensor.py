@@ -431,14 +431,15 @@ def refresh(tensor: Any) -> Node | None:
     view = tensor._view
     while view.base._view is not None:  # the base got another shape in place: it is itself a view of its former self
         view.base = view.base._view.base
-    if view.base_node is not view.base._node:
-        view.base_node = view.base._node
+    origin = view.base._node
+    if view.base_node is not origin:
         state = thread.state
         grad, state.grad = state.grad, True
         try:
             tensor._node = replay(view.chain, view.base)._node
         finally:
             state.grad = grad
+        view.base_node = origin  # last, so that no other thread takes the old node for the new one
     return tensor._node
 
 

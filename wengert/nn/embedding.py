@@ -52,14 +52,15 @@ class _Table(Module):
             with no_grad():
                 ops.select(self.weight, 0, self.padding_idx).fill_(0)
 
-    def extra_repr(self) -> str:
-        """Sizes, and every setting that differs from its default."""
-        parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
-        parts += [f"padding_idx={self.padding_idx}"] * (self.padding_idx is not None)
-        parts += [f"max_norm={self.max_norm}"] * (self.max_norm is not None)
+    def _settings(self) -> list[str]:
+        """Every setting of the lookup that differs from its default."""
+        parts = [f"max_norm={self.max_norm}"] * (self.max_norm is not None)
         parts += [f"norm_type={self.norm_type}"] * (self.norm_type != 2)
         parts += [f"scale_grad_by_freq={self.scale_grad_by_freq}"] * self.scale_grad_by_freq
-        return ", ".join(parts)
+        return parts
+
+    def _padding(self) -> list[str]:
+        return [f"padding_idx={self.padding_idx}"] * (self.padding_idx is not None)
 
 
 class Embedding(_Table):
@@ -110,6 +111,10 @@ class Embedding(_Table):
         return ops.embedding(
             input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
         )
+
+    def extra_repr(self) -> str:
+        """Sizes, and every setting that differs from its default."""
+        return ", ".join([f"{self.num_embeddings}, {self.embedding_dim}", *self._padding(), *self._settings()])
 
 
 class EmbeddingBag(_Table):
@@ -166,8 +171,9 @@ class EmbeddingBag(_Table):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        """Sizes, settings and the mode."""
-        return f"{super().extra_repr()}, mode={self.mode!r}"
+        """Sizes, the mode, and every other setting that differs from its default."""
+        sizes, mode = f"{self.num_embeddings}, {self.embedding_dim}", f"mode={self.mode!r}"
+        return ", ".join([sizes, *self._settings(), mode, *self._padding()])
 
 
 def _table_shape(embeddings: Tensor) -> tuple[int, int]:

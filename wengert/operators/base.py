@@ -129,6 +129,7 @@ def _write_chain(base: Any, chain: Any, value: Any) -> Any:
     },
     spec=lambda input, value, chain: input,
     widen=False,
+    places=True,
     home=(),
     samples=lambda s: [s.view_write((3, 2), 1), s.view_write((3, 2), slice(0, 2))],
 )

@@ -217,6 +217,8 @@ def linear(input: Number, weight: Number, bias: Number = None) -> Any:
     """``input @ weight.T + bias``: ``(…, in) → (…, out)`` with weight ``(out, in)`` and bias ``(out,)``."""
     _same_dtype("linear", input, weight, bias)
     out = _product(input, weight.T)
+    if bias is not None and bias.ndim > out.ndim:
+        raise ValueError("bias does not fit the result")
     return out if bias is None else np.add(out, bias, out=out if out.ndim else None)
 
 
@@ -257,39 +259,44 @@ def _scaled(x: Any, factor: Any) -> Any:
 def addmm(input: Number, mat1: Number, mat2: Number, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * input + alpha * (mat1 @ mat2)``; with ``beta=0`` NaN in ``input`` is ignored."""
     _same_dtype("addmm", input, mat1, mat2)
+    if mat1.ndim != 2 or mat2.ndim != 2:
+        raise ValueError("mat1 and mat2 must be matrices")
     out = np.matmul(mat1, mat2)
     if alpha != 1:
         out = np.multiply(out, alpha, dtype=out.dtype)
-    return out if beta == 0 else np.add(out, input if beta == 1 else np.multiply(input, beta, dtype=out.dtype))
+    return out if beta == 0 else np.add(out, input if beta == 1 else np.multiply(input, beta, dtype=out.dtype), out=out)
 
 
-def _combined(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
-    scaled = _scaled(product, alpha)
+def _combined(name: str, input: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    """Return ``beta * input + alpha * product`` in the shape of the product."""
+    scaled, shape = _scaled(product, alpha), tuple(product.shape)
+    if broadcast_shapes(name, shape, tuple(input.shape)) != shape:
+        raise ShapeError(f"{name}(): input of shape {tuple(input.shape)} does not broadcast to the product's shape {shape}")
     return scaled if beta == 0 else _scaled(input, beta) + scaled
 
 
 @composite(samples=lambda s: [s((2,), (2, 3), (3,)), s((2,), (2, 3), (3,), beta=2, alpha=0.5)], method=True)
 def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * input + alpha * (mat @ vec)``."""
-    return _combined(input, ops.mv(mat, vec), beta, alpha)
+    return _combined("addmv", input, ops.mv(mat, vec), beta, alpha)
 
 
 @composite(samples=lambda s: [s((2, 3), (2,), (3,)), s((2, 3), (2,), (3,), beta=2, alpha=0.5)], method=True)
 def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * input + alpha * outer(vec1, vec2)``."""
-    return _combined(input, ops.outer(vec1, vec2), beta, alpha)
+    return _combined("addr", input, ops.outer(vec1, vec2), beta, alpha)
 
 
 @composite(samples=lambda s: [s((2, 3), (2, 2, 2), (2, 2, 3)), s((2, 3), (2, 2, 1), (2, 1, 3), beta=2, alpha=0.5)], method=True)
 def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * input + alpha * Σᵢ batch1[i] @ batch2[i]``."""
-    return _combined(input, ops.sum(ops.bmm(batch1, batch2), 0), beta, alpha)
+    return _combined("addbmm", input, ops.sum(ops.bmm(batch1, batch2), 0), beta, alpha)
 
 
 @composite(samples=lambda s: [s((2, 2, 3), (2, 2, 2), (2, 2, 3)), s((3,), (2, 2, 1), (2, 1, 3), beta=2, alpha=0.5)], method=True)
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * input + alpha * (batch1 @ batch2)``, matrix by matrix."""
-    return _combined(input, ops.bmm(batch1, batch2), beta, alpha)
+    return _combined("baddbmm", input, ops.bmm(batch1, batch2), beta, alpha)
 
 
 @composite(

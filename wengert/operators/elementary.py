@@ -76,6 +76,11 @@ def _ratio(a: Any, b: Any) -> Any:
     return ops.where(zero, 0, a / ops.where(zero, 1, b))
 
 
+def _over_square(a: Any, r: Any) -> Any:
+    """Return a / r² without forming r², which under- or overflows long before the quotient does."""
+    return _ratio(_ratio(a, r), r)
+
+
 # ---- roots, exponentials, logarithms
 
 
@@ -264,8 +269,8 @@ def atan(input: Anything) -> Any:
 @elementwise(
     np.arctan2,
     derivative={
-        "input": lambda g, input, other: g * _ratio(other, input * input + other * other),
-        "other": lambda g, input, other: g * _ratio(-input, input * input + other * other),
+        "input": lambda g, input, other: g * _over_square(other, ops.hypot(input, other)),
+        "other": lambda g, input, other: g * _over_square(-input, ops.hypot(input, other)),
     },
     promote="float",
     flops=15,

@@ -130,12 +130,13 @@ def _index_fill(name: str, input: Any, dim: int, index: Any, value: Any) -> Any:
     if isinstance(value, Tensor) and value.ndim:
         raise ShapeError(f"{name}() takes a number or a 0-d tensor, got shape {tuple(value.shape)}")
     value = value if isinstance(value, Tensor) else ops.full((), value, dtype=input.dtype)
-    return _written(name, name.endswith("_"), input, dim, index, value, False)
+    once = ops.unique(index)  # a position given twice is filled once, and passes its gradient once
+    return _written(name, name.endswith("_"), input, dim, once, value, False)
 
 
 @composite(
     method=True,
-    samples=lambda s: [s((3, 2), 0, s.array([2, 0]), 1.5), s((2, 3), -1, s.array([1]), ()), s((3,), 0, s.array(1), 0)],
+    samples=lambda s: [s((3, 2), 0, s.array([2, 0]), 1.5), s((2, 3), -1, s.array([1, 1]), ()), s((3,), 0, s.array(1), 0)],
 )
 def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
     """Return ``input`` with a number or a 0-d tensor in the slices at the positions ``index`` along ``dim``."""

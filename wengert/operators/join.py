@@ -68,6 +68,7 @@ def _cat_transpose(g: Any, dim: int, tensors_shape: Any) -> list[Any]:
 
 @linear(
     transpose=_cat_transpose,
+    places=True,
     spec=_cat_spec,
     promote="same",
     result="same",
@@ -105,6 +106,7 @@ def _stacked(shapes: Sequence[tuple[int, ...]], dim: int) -> tuple[int, ...]:
 
 @linear(
     transpose=lambda g, dim: list(ops.unbind(g, dim)),
+    places=True,
     spec=lambda tensors, dim=0: Spec(
         _stacked([t.shape for t in tensors], dim),
         result_dtype([t.dtype for t in tensors], [], [], settings.default_dtype),

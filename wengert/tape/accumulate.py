@@ -1,10 +1,12 @@
 """Adding gradients up: in flight, into ``.grad`` of leaves, into tensors that retain theirs."""
 
 import sys
+import threading
 from typing import Any
 
 import numpy as np
 
+from wengert.core.inplace import overlaps
 from wengert.core.node import Leaf, Node
 from wengert.core.registry import ops
 from wengert.core.state import thread
@@ -13,6 +15,7 @@ from wengert.core.tensor import from_array, wrote
 __all__ = ["accumulate", "into_leaf", "retain"]
 
 _references = sys.getrefcount
+_lock = threading.RLock()  # backward passes of several threads may share a leaf
 
 
 def accumulate(held: Any, g: Any, create: bool, owned: bool) -> Any:
@@ -45,13 +48,21 @@ def into_leaf(node: Leaf, holder: list[Any], create: bool) -> None:
     tensor = node.tensor()
     if tensor is None or holder[-1] is None:
         return
+    with _lock:
+        _add_to(tensor, holder, create)
+    if node.extra is not None:
+        for hook in list(node.extra.post_accumulate.values()):
+            hook(tensor)
+
+
+def _add_to(tensor: Any, holder: list[Any], create: bool) -> None:
     held = tensor._grad
     if create:
         g = holder.pop()
         tensor._grad = ops.clone(g) if held is None else ops.add(held, g)
     elif held is None:
         tensor._grad = _own(holder, tensor._payload)
-    elif held._node is None and held._payload.flags.writeable:
+    elif held._node is None and held._payload.flags.writeable and not overlaps(held._payload):
         g = holder.pop()
         array = g if type(g) is np.ndarray else g._payload
         thread.state.run(np.add, held._payload, array, held._payload)
@@ -59,9 +70,6 @@ def into_leaf(node: Leaf, holder: list[Any], create: bool) -> None:
     else:
         g = holder.pop()
         tensor._grad = ops.add(held, from_array(g) if type(g) is np.ndarray else g)
-    if node.extra is not None:
-        for hook in list(node.extra.post_accumulate.values()):
-            hook(tensor)
 
 
 def retain(node: Node, g: Any, create: bool) -> None:

@@ -18,11 +18,19 @@ from wengert.core.tensor import from_array
 from wengert.errors import GraphFreedError, ShapeError
 from wengert.tape.accumulate import accumulate, into_leaf
 
-__all__ = ["GRADIENT", "LEFT", "OWNED", "Pending", "drain", "fitted", "freed_error", "noted", "wrapped"]
+__all__ = ["GRADIENT", "LEFT", "OWNED", "ZERO", "Pending", "drain", "fitted", "freed_error", "noted", "wrapped"]
 
 Pending = list[Any]
 # What the table holds of a node: gradients still to come, whether their sum so far is ours to write into, that sum (last).
 LEFT, OWNED, GRADIENT = 0, 1, 2
+
+class Zero:
+    """A gradient known to be zero without being made: no rule multiplies it, so 0 · inf cannot make it NaN."""
+
+    __slots__ = ()
+
+
+ZERO = Zero()
 
 ndarray, asarray = np.ndarray, np.asarray
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -42,11 +50,13 @@ def drain(walk: Any, state: State) -> None:
         pending = table[node]
         special = not plain or node.extra is not None or (targets is not None and node in targets)
         if not special and type(node) is Leaf:
+            if pending[GRADIENT] is ZERO:
+                pending[GRADIENT] = np.zeros(node.shape, node.dtype)
             if into_leaves:
                 into_leaf(node, pending, False)
             continue
         g = pending[GRADIENT]
-        if special or type(node) is not OpNode or g is None or not node.plan.simple or type(node.saved) is Freed:
+        if special or type(node) is not OpNode or g is None or g is ZERO or not node.plan.simple or type(node.saved) is Freed:
             walk.visit(node, pending, state)
             continue
         pending[GRADIENT] = None
@@ -68,7 +78,7 @@ def drain(walk: Any, state: State) -> None:
                 found = fitted_array(run, after, array) if array.dtype is after.dtype else None
                 found = fitted(node, after, wrapped(array)) if found is None else found
             held = waiting[GRADIENT]
-            if held is None:
+            if held is None or held is ZERO:
                 waiting[GRADIENT] = found
             else:
                 waiting[GRADIENT] = accumulate(wrapped(held), wrapped(found), False, waiting[OWNED])

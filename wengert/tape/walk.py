@@ -21,7 +21,7 @@ from wengert.errors import AnomalyError
 from wengert.tape.accumulate import accumulate, into_leaf, retain
 from wengert.tape.function import FunctionNode
 from wengert.tape.hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
-from wengert.tape.lane import GRADIENT, LEFT, OWNED, Pending, drain, fitted, freed_error, noted, wrapped
+from wengert.tape.lane import GRADIENT, LEFT, OWNED, ZERO, Pending, drain, fitted, freed_error, noted, wrapped
 
 __all__ = ["Walk"]
 
@@ -98,7 +98,9 @@ class Walk:
     def visit(self, node: Node, pending: Pending, state: State) -> None:
         """Run one node with everything that may hang on it: hooks, captures, several results, a user's Function."""
         g, pending[GRADIENT] = wrapped(pending[GRADIENT]), None
-        if g is not None and node.extra is not None:
+        if g is ZERO:
+            g = self._zero(node)
+        if g is not None and g is not ZERO and node.extra is not None:
             g = run_tensor_hooks(node, g)
         if self.targets is not None and node in self.targets and g is not None:
             self.captured[node] = g
@@ -108,10 +110,12 @@ class Walk:
                 del g
                 into_leaf(node, holder, self.create)
             return
-        if g is not None and node.extra is not None:
-            g = run_pre_hooks(node, g)
-            retain(node, g, self.create)
-        if g is not None:
+        if g is ZERO:
+            self._pass_zero(node)
+        elif g is not None:
+            if node.extra is not None:
+                g = run_pre_hooks(node, g)
+                retain(node, g, self.create)
             if isinstance(node, Output):
                 self._collect(node, g)
             elif isinstance(node, FunctionNode):
@@ -125,11 +129,23 @@ class Walk:
                 if not waiting[LEFT]:
                     self.enqueue(after)
 
+    def _zero(self, node: Node) -> Any:
+        """Return a structural zero as what the node needs: zeros if somebody sees them, else the mark itself."""
+        seen = node.extra is not None or isinstance(node, Leaf) or (self.targets is not None and node in self.targets)
+        return from_array(np.zeros(node.shape, node.dtype)) if seen else ZERO
+
+    def _pass_zero(self, node: Node) -> None:
+        """Hand a structural zero on to everything below."""
+        for after in node.inputs:
+            waiting = None if after is None else self.table.get(after)
+            if waiting is not None and waiting[GRADIENT] is None:
+                waiting[GRADIENT] = ZERO
+
     def _collect(self, node: Output, g: Any) -> None:
         """Put the gradient of one of several results into its slot."""
         parent: Any = node.inputs[0]
         pending = self.table[parent]
-        if pending[GRADIENT] is None:
+        if pending[GRADIENT] is None or pending[GRADIENT] is ZERO:
             pending[GRADIENT] = [None] * parent.outputs
         slots = pending[GRADIENT]
         held = slots[node.index]
@@ -201,17 +217,20 @@ class Walk:
         found = fitted(node, after, found)
         if state.anomaly and state.anomaly_nan and np.isnan(found._payload).any():
             raise anomaly(node, index)
+        array = found._payload
         if hooked is not None:
             hooked[index] = found
+        elif isinstance(node, OpNode) and node.plan.op.places and isinstance(array, np.ndarray) and not array.any():
+            self._receive(after, ZERO)
         else:
             self._receive(after, found)
 
     def _receive(self, node: Node, g: Any) -> None:
         pending = self.table[node]
         held = pending[GRADIENT]
-        if held is None:
+        if held is None or held is ZERO:
             pending[GRADIENT] = g
-        else:
+        elif g is not ZERO:
             pending[GRADIENT] = accumulate(wrapped(held), g, self.create, pending[OWNED])
             pending[OWNED] = True
 
