@@ -17,7 +17,7 @@ from wengert.array.shape import broadcast_shapes
 from wengert.core.operator import Op, Spec
 from wengert.core.record import record
 from wengert.core.signature import Input
-from wengert.core.state import thread
+from wengert.core.state import local, thread
 from wengert.core.tensor import INFERENCE, Tensor, View, from_array, version_of, wrote
 from wengert.errors import DTypeError, ShapeError
 from wengert.settings import settings
@@ -131,7 +131,10 @@ def execute(op: Op, values: list[Any]) -> Any:
     """Run an operator on bound values and record it."""
     if op.composite:
         return op.call_kernel(values)
-    state = thread.state
+    try:
+        state = local.state
+    except AttributeError:
+        state = thread.state
     arrays, target = _ready(op, values) or _arrays(op, values)
     names = op.keywords
     try:
@@ -142,10 +145,11 @@ def execute(op: Op, values: list[Any]) -> Any:
             result = state.run(op.kernel, *arrays)
     except (ValueError, IndexError, TypeError, ArithmeticError) as error:
         raise _explained(op, values, error) from error
-    single = len(op.outputs) == 1 and not op.variable
-    results = [result] if single else list(result)
-    results = [_settle(op, r, target) for r in results]
-    wrapped = [from_array(r) for r in results]
+    single = op.single
+    if single:
+        wrapped = [from_array(result if target is None and type(result) is np.ndarray else _settle(op, result, target))]
+    else:
+        wrapped = [from_array(_settle(op, r, target)) for r in result]
     if op.view and not state.inference:
         _link_views(op, values, wrapped, not state.grad, single)
     if state.grad and op.family != "nondifferentiable":

@@ -16,7 +16,7 @@ from wengert.core.operator import Op
 from wengert.core.place import here
 from wengert.core.registry import operators
 from wengert.core.state import thread
-from wengert.core.tensor import INFERENCE, Tensor, from_array, refresh, version_of
+from wengert.core.tensor import INFERENCE, Tensor, from_array, keep_retaining, refresh, version_of
 from wengert.errors import DTypeError, InplaceError, ShapeError
 
 __all__ = ["adopt", "check_writable", "inplace_lane", "overlaps"]
@@ -107,8 +107,7 @@ def rehistory(tensor: Any, result: Any) -> None:
         view.base._node = _written(view, fresh)
         tensor._node = None
         refresh(tensor)
-    if old is not None and old.extra is not None and old.extra.retain is not None and tensor._node is not None:
-        tensor._node.more().retain, old.extra.retain = old.extra.retain, None
+    keep_retaining(old, tensor._node)
 
 
 def _fitted(result: Any, tensor: Any) -> Any:

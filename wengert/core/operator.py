@@ -53,7 +53,7 @@ class Op:
 
     __slots__ = (
         "batch", "composite", "cost", "doc", "family", "function", "home", "jvp", "kernel", "keywords", "lowering", "name", "outputs",
-        "places", "promote", "result", "rules", "samples", "signature", "spec", "ufunc", "variable", "view", "widen",
+        "places", "promote", "result", "rules", "samples", "signature", "single", "spec", "ufunc", "variable", "view", "widen",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +68,7 @@ class Op:
         self.kernel, self.family, self.ufunc, self.doc = kernel, family, ufunc, kernel.__doc__ or ""
         self.signature = Signature(kernel, self.name)
         self.outputs, self.variable = tuple(outputs), variable
+        self.single = len(self.outputs) == 1 and not variable
         self.promote, self.result, self.widen, self.view = promote, result, widen, view
         signature = self.signature
         self.rules = None if vjp is None else Rules(self.name, signature.names, signature.inputs, self.outputs, vjp, holomorphic, signature.many)

@@ -24,13 +24,17 @@ def is_internal(filename: str) -> bool:
 
 def here(depth: int = 1) -> Place:
     """Return the place of the nearest caller outside the package."""
-    frame: FrameType | None = sys._getframe(depth + 1)
-    start = frame
-    while frame is not None and _internal.get(frame.f_code.co_filename, True) and is_internal(frame.f_code.co_filename):
+    start = sys._getframe(depth + 1)
+    frame: FrameType | None = start
+    while frame is not None:
+        code = frame.f_code
+        internal = _internal.get(code.co_filename)
+        if internal is None:
+            internal = is_internal(code.co_filename)
+        if not internal:
+            return code, frame.f_lasti
         frame = frame.f_back
-    frame = frame or start
-    assert frame is not None
-    return frame.f_code, frame.f_lasti
+    return start.f_code, start.f_lasti
 
 
 def describe(place: Place | None) -> str:

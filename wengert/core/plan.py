@@ -34,12 +34,14 @@ class Plan:
             inputs at once. An arithmetic rule uses nothing but Python operators on its arguments, so that it means the same
             on NumPy arrays of one dtype as on tensors.
         keep_inputs, keep_outputs, keep_shapes, keep_dtypes: what to save, as (slot, source) pairs.
-        keeps_tensors: whether there is anything to free. many: some argument is a sequence of tensors.
+        keeps_tensors: whether there is anything to free. many: some argument is a sequence of tensors;
+            grouped: or one rule serves several arguments.
         simple: one result, one rule per argument. width: the number of slots. op: the operator.
     """
 
     __slots__ = (
-        "keep_dtypes", "keep_inputs", "keep_outputs", "keep_params", "keep_shapes", "keeps_tensors", "many", "op", "rules", "simple", "width",
+        "grouped", "keep_dtypes", "keep_inputs", "keep_outputs", "keep_params", "keep_shapes", "keeps_tensors", "many", "op",
+        "rules", "simple", "width",
     )  # fmt: skip
 
     def __init__(self, rules: Any, wanted: set[int], table: "Rules") -> None:
@@ -51,6 +53,7 @@ class Plan:
         self.keep_outputs = tuple((s, k) for s, k in table.outputs if s in wanted)
         self.keeps_tensors = bool(self.keep_inputs or self.keep_outputs)
         self.many = table.many
+        self.grouped = table.many or table.joint is not None
         self.simple = not table.many and table.joint is None and len(table.outputs) == 1 and not (table.op.variable or table.op.places)
         self.keep_shapes = tuple((s, i) for s, i in table.shapes if s in wanted)
         self.keep_dtypes = tuple((s, i) for s, i in table.dtypes if s in wanted)
@@ -71,7 +74,7 @@ class Rules:
 
     __slots__ = (
         "dtypes", "holomorphic", "inputs", "joint", "many", "op", "outputs", "owner", "params", "plans", "rules", "shapes", "slot",
-        "width",
+        "width", "without",
     )  # fmt: skip
 
     def __init__(
@@ -97,6 +100,7 @@ class Rules:
         self.rules = (
             {self._index(name): (rule, self._slots(rule)) for name, rule in rules.items()} if isinstance(rules, dict) else {}
         )
+        self.without = sum(1 << k for k, i in enumerate(self.inputs) if self.missing(i))  # bits of arguments without a rule
         self.plans: dict[int, Plan] = {}
 
     def _index(self, name: str) -> int:

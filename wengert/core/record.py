@@ -25,50 +25,51 @@ class Packed:
         self.packed, self.unpack = packed, unpack
 
 
-def _edges(op: Op, values: list[Any]) -> tuple[list[Any], int, tuple[int, ...]]:
-    """Return the input nodes, the mask of arguments that need gradients, and the number of tensors per argument."""
+def _edges(op: Op, values: list[Any]) -> tuple[list[Any], int]:
+    """Return the nodes of all tensor arguments, in order, and the mask of arguments that need gradients."""
     nodes: list[Any] = []
-    counts = []
     mask, bit = 0, 1
     for i in op.signature.inputs:
         value = values[i]
-        for v in value if isinstance(value, tuple) else (value,):
-            node = None
-            if isinstance(v, Tensor):
+        if isinstance(value, Tensor):
+            node = value._node if value._view is None else refresh(value)
+            if node is not None:
+                mask |= bit
+            nodes.append(node)
+        elif isinstance(value, tuple):
+            for v in value:
                 node = v._node if v._view is None else refresh(v)
                 if node is not None:
                     mask |= bit
-            nodes.append(node)
-        counts.append(len(value) if isinstance(value, tuple) else 1)
+                nodes.append(node)
+        else:
+            nodes.append(None)
         bit <<= 1
-    return nodes, mask, tuple(counts)
+    return nodes, mask
 
 
 def record(op: Op, values: list[Any], results: list[Any]) -> None:
     """Give the results their nodes, if any tensor argument requires a gradient and the results can carry one."""
-    nodes, mask, counts = _edges(op, values)
+    nodes, mask = _edges(op, values)
     if not mask or op.family == "nondifferentiable":
         return
-    carriers = [r for r in results if r._payload.dtype.kind in _DIFFERENTIABLE]
-    if not carriers:
+    first = results[0]._payload if results else None
+    if not (first is not None and first.dtype.kind in _DIFFERENTIABLE) and not any(
+        r._payload.dtype.kind in _DIFFERENTIABLE for r in results
+    ):
         return
     rules = op.rules
-    for k, i in enumerate(op.signature.inputs):
-        if mask >> k & 1 and (rules is None or rules.missing(i)):
-            raise MissingRuleError(
-                f"{op.name}() has no derivative with respect to '{op.signature.names[i]}', which requires one; "
-                "detach it, or declare the rule"
-            )
+    if rules is None or mask & rules.without:
+        raise _no_rule(op, mask)
     node: OpNode = OpNode.__new__(OpNode)
     node.inputs = tuple(nodes)
     node.code, node.lasti = here(1)
     node.extra = None
     node.sequence = next_sequence()
-    node.shape, node.dtype = results[0]._payload.shape, results[0]._payload.dtype
-    of_complex = node.dtype.kind == "c"
-    node.plan = rules.plan(mask, of_complex)  # type: ignore[union-attr]
-    _save(node, node.plan, values, results, counts)
-    if len(results) == 1 and not op.variable:
+    node.shape, node.dtype = first.shape, first.dtype  # type: ignore[union-attr]
+    node.plan = rules.plan(mask, node.dtype.kind == "c")
+    _save(node, node.plan, values, results)
+    if op.single:
         results[0]._node = node
         return
     for k, result in enumerate(results):
@@ -76,7 +77,19 @@ def record(op: Op, values: list[Any], results: list[Any]) -> None:
             result._node = Output(node, k, result._payload)
 
 
-def _save(node: OpNode, plan: Any, values: list[Any], results: list[Any], counts: tuple[int, ...]) -> None:
+def _no_rule(op: Op, mask: int) -> MissingRuleError:
+    """Return the error for a tensor argument that needs a gradient and has no rule for it."""
+    names = [
+        op.signature.names[i]
+        for k, i in enumerate(op.signature.inputs)
+        if mask >> k & 1 and (op.rules is None or op.rules.missing(i))
+    ]
+    return MissingRuleError(
+        f"{op.name}() has no derivative with respect to '{names[0]}', which requires one; detach it, or declare the rule"
+    )
+
+
+def _save(node: OpNode, plan: Any, values: list[Any], results: list[Any]) -> None:
     saved: list[Any] = [None] * (plan.width + 2)
     versions: list[Any] = [None] * plan.width
     state = thread.state
@@ -91,15 +104,17 @@ def _save(node: OpNode, plan: Any, values: list[Any], results: list[Any], counts
             saved[i], versions[i] = _keep(value, state)
         else:
             saved[i] = value
-    outputs = [r._payload for r in results]
     for slot, k in plan.keep_outputs:
         _keep_output(saved, versions, slot, results if node.op.variable else results[k], state)
     for slot, i in plan.keep_shapes:
-        saved[slot] = _of(values[i], lambda t: t._payload.shape)
+        value = values[i]
+        saved[slot] = value._payload.shape if isinstance(value, Tensor) else _of(value, lambda t: t._payload.shape)
     for slot, i in plan.keep_dtypes:
         saved[slot] = _of(values[i], lambda t: t.dtype)
-    saved[plan.width] = counts
-    saved[plan.width + 1] = None if len(outputs) == 1 and not node.op.variable else tuple((o.shape, o.dtype) for o in outputs)
+    if plan.grouped:
+        saved[plan.width] = tuple(len(v) if isinstance(v, tuple) else 1 for v in (values[i] for i in plan.op.signature.inputs))
+    if not plan.op.single:
+        saved[plan.width + 1] = tuple((r._payload.shape, r._payload.dtype) for r in results)
     node.saved, node.versions = saved, versions
 
 

@@ -4,6 +4,7 @@ The payload says who executes an operator; for an ordinary tensor it is a NumPy 
 one :class:`~wengert.core.node.Version`; a view also knows its base and how to make it again.
 """
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,7 +21,7 @@ from wengert.core.registry import ops
 from wengert.core.state import local, thread
 from wengert.errors import DTypeError, GradientLossWarning, ShapeError
 
-__all__ = ["Tensor", "View", "alias", "from_array", "raw", "replay", "version_of", "wrote"]
+__all__ = ["Tensor", "View", "alias", "from_array", "keep_retaining", "raw", "replay", "version_of", "wrote"]
 
 INFERENCE = InferenceVersion()
 
@@ -64,13 +65,14 @@ class Tensor(TensorMethods):
         tensor([2., 4.])
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_grad", "_node", "_payload", "_cell", "_view")
+    __slots__ = ("__dict__", "__weakref__", "_grad", "_node", "_payload", "_cell", "_leaf", "_view")
 
     _payload: Any
     _node: Node | None
     _cell: Any
     _view: View | None
     _grad: "Tensor | None"
+    _leaf: Leaf  # set only while requires_grad is switched off again
 
     def __new__(cls, data: Any = (), *, device: Any = None) -> Any:
         array = np.array(data._payload if isinstance(data, Tensor) else data, dtype=np.float32)
@@ -171,17 +173,25 @@ class Tensor(TensorMethods):
                 raise RuntimeError(
                     "requires_grad can only be switched off on a leaf; use .detach() to get a tensor without history"
                 )
-            self._node = None
+            if node is not None:
+                self._leaf, self._node = node, None
             return self
         if node is None:
             if self.dtype.category < 2:
                 raise DTypeError(f"only floating-point and complex tensors can require gradients, this one is {self.dtype}")
             if self._cell is INFERENCE and not thread.state.inference:
                 raise RuntimeError("a tensor made in inference_mode() cannot require gradients outside it; clone it first")
-            self._node = Leaf(self)
+            self._node = self._former_leaf() or Leaf(self)
             if self._view is not None:
                 self._view.base_node = self._view.base._node
         return self
+
+    def _former_leaf(self) -> Leaf | None:
+        """Return the leaf it was before requires_grad was switched off: its hooks, and graphs that lead to it, still hold."""
+        leaf: Leaf | None = getattr(self, "_leaf", None)
+        if leaf is not None:
+            leaf.shape, leaf.dtype = self._payload.shape, self._payload.dtype
+        return leaf
 
     @property
     def is_leaf(self) -> bool:
@@ -231,6 +241,8 @@ class Tensor(TensorMethods):
     def data(self, value: "Tensor") -> None:
         if not isinstance(value, Tensor):
             raise TypeError(f"data must be a tensor, got {type(value).__name__}")
+        if self._node is not None and value.dtype.category < 2:
+            raise DTypeError(f"the data of a tensor that requires grad must be floating-point or complex, got {value.dtype}")
         if isinstance(self._node, Leaf):
             self._node.shape, self._node.dtype = value._payload.shape, value._payload.dtype
         self._payload = value._payload
@@ -360,7 +372,7 @@ class Tensor(TensorMethods):
             return memo[id(self)]
         copied: Tensor = from_array(self._payload.copy(), type(self))
         memo[id(self)] = copied
-        copied.__dict__.update(self.__dict__)
+        copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
         if self.requires_grad:
             copied.requires_grad_()
         if self._grad is not None:
@@ -436,11 +448,19 @@ def refresh(tensor: Any) -> Node | None:
         state = thread.state
         grad, state.grad = state.grad, True
         try:
-            tensor._node = replay(view.chain, view.base)._node
+            fresh = replay(view.chain, view.base)._node
         finally:
             state.grad = grad
+        keep_retaining(tensor._node, fresh)
+        tensor._node = fresh
         view.base_node = origin  # last, so that no other thread takes the old node for the new one
     return tensor._node
+
+
+def keep_retaining(old: Node | None, new: Node | None) -> None:
+    """Hand on the wish of a tensor with a new history that its gradient be retained."""
+    if old is not None and new is not None and old.extra is not None and old.extra.retain is not None:
+        new.more().retain, old.extra.retain = old.extra.retain, None
 
 
 def rebuild(cls: type[Any], array: Any, requires_grad: bool, attributes: dict[str, Any] | None) -> Any:

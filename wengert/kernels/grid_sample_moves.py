@@ -1,8 +1,8 @@
 """Derivatives of sampling at the positions of a grid, of any order.
 
-A sample is Σₙ xₙ Wₙ over the neighbours n of a position, and Wₙ a product of weights per dimension. As the grid moves along
-directions h₁ … hₖ, one after the other, Wₙ is replaced by its derivative Σ h₁[d₁] … hₖ[dₖ] ∂_d₁ … ∂_dₖ Wₙ. Linear weights have
-one derivative per dimension, cubic ones three.
+A sample is Σₙ xₙ Wₙ over the neighbours n of a position, and Wₙ a product of weights per dimension. As the grid moves
+along directions h₁ … hₖ, one after the other, Wₙ is replaced by its derivative Σ h₁[d₁] … hₖ[dₖ] ∂_d₁ … ∂_dₖ Wₙ. Linear
+weights have one derivative per dimension, cubic ones three.
 """
 
 import functools
@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wengert.kernels.grid_sample import (
-    PaddingMode, SampleMode, Taps, _all_taps, _channels_first, _neighbours, _rows, _taken,
+    PaddingMode,
+    SampleMode,
+    Taps,
+    _all_taps,
+    _channels_first,
+    _neighbours,
+    _rows,
+    _taken,
 )  # fmt: skip
 from wengert.kernels.scatter import accumulate_rows
 
@@ -104,7 +111,7 @@ class _Weights:
 
 
 def _cubic_orders(t: Array, scale: Any) -> list[Array]:
-    """Return the second and third derivatives of cubic convolution (Keys, 1981, with a = -3/4) in the grid's coordinate."""
+    """Return the second and third derivatives of cubic weights (Keys, 1981, with a = -3/4) in the grid's coordinate."""
     a, second, third = -0.75, [], []
     for offset in (-1, 0, 1, 2):
         distance = np.abs(t - offset)

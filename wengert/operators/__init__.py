@@ -46,6 +46,7 @@ from wengert.operators import (
     pad,
     pointwise,
     pool,
+    pool_fractional,
     pool_nd,
     products,
     reduce,
@@ -64,6 +65,7 @@ from wengert.operators import (
     stft,
     strided,
     to_dtype,
+    vision,
     window_functions,
     writes,
 )
@@ -114,6 +116,7 @@ __all__ = [
     "pad",
     "pointwise",
     "pool",
+    "pool_fractional",
     "pool_nd",
     "products",
     "reduce",
@@ -132,6 +135,7 @@ __all__ = [
     "stft",
     "strided",
     "to_dtype",
+    "vision",
     "window_functions",
     "writes",
 ]

@@ -95,6 +95,9 @@ def _batch_moments(x: Any) -> tuple[Any, Any]:
 
 def _batch_forward(x: Any, out: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any]:
     n, channels = x.shape[:2]
+    if not x.size:
+        nothing = np.full((1, channels, 1, 1), np.nan)
+        return nothing, nothing
     rows, found = x.reshape(n, channels, -1), out.reshape(n, channels, -1)
     mean, var = _batch_moments(rows)
     if not np.isfinite(var).all():
@@ -136,6 +139,8 @@ def _group_forward(x: Any, out: Any, weight: Any, bias: Any, eps: float, center:
 
 def _batch_backward(g: Any, x: Any, weight: Any, mean: Any, r: Any, extra: Any) -> tuple[Any, Any, Any]:
     n, channels = x.shape[:2]
+    if not x.size:
+        return x, np.zeros(channels), np.zeros(channels)
     grows, rows = g.reshape(n, channels, -1), x.reshape(n, channels, -1)
     length = rows.shape[2]
     count = n * length

@@ -182,8 +182,8 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
     lead, ends = tuple(input1.shape[:-1]), (*input1.shape[-1:], *input2.shape[-1:])
     if weight.ndim != 3 or lead != tuple(input2.shape[:-1]) or tuple(weight.shape[1:]) != ends:
         raise ShapeError(
-            f"bilinear(): inputs of shapes {tuple(input1.shape)} and {tuple(input2.shape)} do not fit a weight of shape "
-            f"{tuple(weight.shape)}, (out, in1, in2)"
+            f"bilinear(): inputs of shapes {tuple(input1.shape)} and {tuple(input2.shape)} do not fit a weight "
+            f"(out, in1, in2) of shape {tuple(weight.shape)}"
         )
     out, n, m = weight.shape
     first, second = ops.reshape(input1, (math.prod(lead), n)), ops.reshape(input2, (math.prod(lead), m))

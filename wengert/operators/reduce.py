@@ -294,9 +294,9 @@ def logsumexp(input: Real, dim: Axes, keepdim: Any = False) -> Any:
 
     With m the largest x, it is m + log1p(Σ exp(x - m)), the sum over the others: a small result keeps its digits.
     """
-    ends = range(-len(dim), 0)
-    rows = np.moveaxis(input, dim, ends)
-    rows = rows.reshape(*rows.shape[: rows.ndim - len(dim)], -1)
+    rows = np.moveaxis(input, dim, range(-len(dim), 0))
+    kept = rows.ndim - len(dim)
+    rows = rows.reshape(*rows.shape[:kept], math.prod(rows.shape[kept:]))
     return _logsumexp_rows(rows).reshape(reduced(input.shape, dim, keepdim))
 
 

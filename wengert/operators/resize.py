@@ -59,7 +59,7 @@ def resized(input: Real, size: Any, mode: str, align_corners: Any, scales: Any, 
     ],
 )  # fmt: skip
 def resized_transpose(input: Floating, size: Any, mode: str, align_corners: Any, scales: Any, antialias: Any) -> Any:
-    """Spread interpolated values over what they were made of: the transpose of ``resized``, of spatial shape ``size``."""
+    """Spread interpolated values over what they were made of: the transpose of ``resized``."""
     return kernels.interpolate_input_grad(input, size, mode, align_corners, scales, antialias)  # type: ignore[arg-type]
 
 
@@ -77,8 +77,8 @@ def _target(input: Any, size: Any, scale_factor: Any, recompute: Any) -> tuple[t
     values = list(given) if isinstance(given, Sequence) else [given] * dims
     if len(values) != dims:
         raise ValueError(
-            f"interpolate(): expected {dims} {'sizes' if scale_factor is None else 'factors'} for an input (N, C, *spatial) "
-            f"of shape {tuple(input.shape)}, got {tuple(values)}"
+            f"interpolate(): expected {dims} {'sizes' if scale_factor is None else 'factors'} for an input "
+            f"(N, C, *spatial) of shape {tuple(input.shape)}, got {tuple(values)}"
         )
     if scale_factor is None:
         if recompute:
@@ -111,8 +111,8 @@ def interpolate(
 
     Args:
         size: the new sizes, or scale_factor: the factors; one number, or one per dimension.
-        mode: ``"nearest"``, ``"nearest-exact"``, ``"linear"`` (1-d), ``"bilinear"`` and ``"bicubic"`` (2-d), ``"trilinear"``
-            (3-d) or ``"area"``.
+        mode: ``"nearest"``, ``"nearest-exact"``, ``"area"``, ``"linear"`` (1-d), ``"bilinear"`` and ``"bicubic"``
+            (2-d) or ``"trilinear"`` (3-d).
         align_corners: keep the centres of the corner elements in place instead of the borders; linear and cubic modes.
         recompute_scale_factor: compute positions from the sizes, not from the given factors.
         antialias: widen the filter when shrinking; ``"bilinear"`` and ``"bicubic"``.
@@ -133,7 +133,7 @@ def interpolate(
         raise ValueError(
             f"interpolate(): antialias=True needs mode 'bilinear' or 'bicubic' and a 4-d input, got mode={mode!r}"
         )
-    sizes, scales = _target(input, size, scale_factor, recompute_scale_factor or mode == "area" and size is None)
+    sizes, scales = _target(input, size, scale_factor, recompute_scale_factor or (mode == "area" and size is None))
     return ops.resized(input, sizes, mode, bool(align_corners), scales, bool(antialias))
 
 

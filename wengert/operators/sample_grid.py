@@ -1,10 +1,12 @@
 """Sampling an image or a volume at the positions of a grid, and grids of affine maps.
 
-``sampled`` takes, beside image and grid, moves of the grid, and gives the derivative of the samples along them; without moves
-the samples themselves. It is linear in the image and in each move. With its transposes, ``sampled_input`` in the image
-and ``sampled_grid`` in one more move, it is closed under differentiation: the derivative at the grid is another move.
+The argument ``points`` of the operators here is a grid, and moves of it: with moves they give the derivative along
+them, one after the other. ``sampled`` is linear in the image and in each move. With its transposes, ``sampled_input``
+in the image and ``sampled_grid`` in one more move, it is closed under differentiation: a derivative at the grid is
+another move.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,101 +21,90 @@ from wengert.operators.checks import same_dtype
 
 __all__ = ["affine_grid", "grid_sample", "sampled", "sampled_grid", "sampled_input"]
 
-Way = Any  # mode, padding_mode and align_corners
+Points = tuple[Any, ...]
 
 
-def _replaced(moves: tuple[Any, ...], changes: Any, function: Any) -> Any:
-    """Return Σᵢ f(moves with the i-th one changed): the derivative of what is linear in each move."""
-    total = None
-    for i, change in enumerate(changes):
-        if change is not None:
-            term = function((*moves[:i], change, *moves[i + 1 :]))
-            total = term if total is None else total + term
+def _each(points: Points, function: Callable[[Points], Any]) -> list[Any]:
+    """Return the cotangents of the grid and of each move; ``function`` gives that of a move added to its argument."""
+    return [function(points), *[function((*points[:i], *points[i + 1 :])) for i in range(1, len(points))]]
+
+
+def _along(points: Points, tangents: Sequence[Any], function: Callable[[Points], Any]) -> Any:
+    """Return the tangent of ``function(points)``: that of the grid is one more move, that of a move takes its place."""
+    terms = [function((*points, tangents[0]))] if tangents[0] is not None else []
+    for i, t in enumerate(tangents[1:], 1):
+        if t is not None:
+            terms.append(function((*points[:i], t, *points[i + 1 :])))
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
     return total
-
-
-def _without(moves: tuple[Any, ...], i: int) -> tuple[Any, ...]:
-    return (*moves[:i], *moves[i + 1 :])
 
 
 # Positions away from elements, where the derivatives of linear sampling jump.
 _GRID = [[[[-0.4, 0.3], [0.7, -0.2]], [[0.1, 0.55], [1.3, -0.35]]]]
 _VOLUME = [[[[[-0.4, 0.3, 0.15], [0.7, -0.2, 0.6]]]]]
 _WAYS = (
-    ("bilinear", "zeros", False), ("bilinear", "border", True), ("bilinear", "reflection", False), ("nearest", "zeros", False),
-    ("bicubic", "zeros", False), ("bicubic", "reflection", True),
+    ("bilinear", "zeros", False), ("bilinear", "border", True), ("bilinear", "reflection", False),
+    ("nearest", "zeros", False), ("bicubic", "zeros", False), ("bicubic", "reflection", True),
 )  # fmt: skip
 
 
 def _samples(arguments: Any, sized: bool = False) -> Any:
     """Return the samples of an operator: images in every way, a volume, and some with moves."""
-    image, points = (1, 2, 3, 4), (1, 2, 2, 2)
+    image, results = (1, 2, 3, 4), (1, 2, 2, 2)
 
     def calls(s: Any) -> list[Any]:
         size = {"size": image[2:]} if sized else {}
-        found = [s(*arguments(image, points, s.array(_GRID), []), way=way, **size) for way in _WAYS]
-        for way, count in (("bilinear", 1), ("bicubic", 1), ("bicubic", 2)):
-            moved = arguments(image, points, s.array(_GRID), [points] * count)
-            found.append(s(*moved, way=(way, "zeros", False), **size))
-        volume = arguments((1, 1, 2, 3, 2), (1, 1, 1, 1, 2), s.array(_VOLUME), [])
+        found = [s(*arguments(image, results, [s.array(_GRID)]), way=way, **size) for way in _WAYS]
+        for mode, count in (("bilinear", 1), ("bicubic", 1), ("bicubic", 2)):
+            moved = arguments(image, results, [s.array(_GRID), *[(1, 2, 2, 2)] * count])
+            found.append(s(*moved, way=(mode, "zeros", False), **size))
+        volume = arguments((1, 1, 2, 3, 2), (1, 1, 1, 1, 2), [s.array(_VOLUME)])
         return [*found, s(*volume, way=_WAYS[0], **({"size": (2, 3, 2)} if sized else {}))]
 
     return calls
 
 
-def _total(total: Any, out: Any) -> Any:
-    return ops.zeros_like(out) if total is None else total
+@operator(
+    vjp={
+        "input": lambda g, points, input_shape, way: ops.sampled_input(g, points, tuple(input_shape[2:]), way),
+        "points": lambda g, input, points, way: _each(points, lambda p: ops.sampled_grid(g, input, p, way)),
+    },
+    jvp={
+        "input": lambda t, points, way: ops.sampled(t, points, way),
+        "points": lambda t, input, points, way: _along(points, t, lambda p: ops.sampled(input, p, way)),
+    },
+    spec=lambda input, points, way: Spec((*input.shape[:2], *points[0].shape[1:-1]), input.dtype),
+    home=(),
+    samples=_samples(lambda image, results, points: (image, points)),
+)
+def sampled(input: Floating, points: Tensors, way: Any) -> Any:
+    """Return the samples of an image (N, C, *spatial) at a grid (N, *results, dims).
+
+    Args:
+        points: the grid, and moves of it. way: (mode, padding_mode, align_corners).
+    """
+    grid, *moves = points
+    return derivatives.moved(input, grid, moves, *way) if moves else kernels.grid_sample(input, grid, *way)
 
 
 @operator(
     vjp={
-        "input": lambda g, grid, moves, input_shape, way: ops.sampled_input(
-            g, grid, moves, tuple(input_shape[2:]), way
-        ),
-        "grid": lambda g, input, grid, moves, way: ops.sampled_grid(g, input, grid, moves, way),
-        "moves": lambda g, input, grid, moves, way: [
-            ops.sampled_grid(g, input, grid, _without(moves, i), way) for i in range(len(moves))
-        ],
+        "g": lambda v, points, way: ops.sampled(v, points, way),
+        "points": lambda v, g, points, way: _each(points, lambda p: ops.sampled_grid(g, v, p, way)),
     },
     jvp={
-        "input": lambda t, grid, moves, way: ops.sampled(t, grid, moves, way),
-        "grid": lambda t, input, grid, moves, way: ops.sampled(input, grid, (*moves, t), way),
-        "moves": lambda t, input, grid, moves, way, out: _total(
-            _replaced(moves, t, lambda changed: ops.sampled(input, grid, changed, way)), out
-        ),
+        "g": lambda t, points, size, way: ops.sampled_input(t, points, size, way),
+        "points": lambda t, g, points, size, way: _along(points, t, lambda p: ops.sampled_input(g, p, size, way)),
     },
-    spec=lambda input, grid, moves, way: Spec((*input.shape[:2], *grid.shape[1:-1]), input.dtype),
+    spec=lambda g, points, size, way: Spec((*g.shape[:2], *size), g.dtype),
     home=(),
-    samples=_samples(lambda image, points, grid, moves: (image, grid, moves)),
+    samples=_samples(lambda image, results, points: (results, points), sized=True),
 )
-def sampled(input: Floating, grid: Floating, moves: Tensors, way: Way) -> Any:
-    """Return the samples of an image (N, C, *spatial) at a grid (N, *points, dims), or their derivative along moves."""
-    if moves:
-        return derivatives.moved(input, grid, moves, *way)
-    return kernels.grid_sample(input, grid, *way)
-
-
-@operator(
-    vjp={
-        "g": lambda v, grid, moves, way: ops.sampled(v, grid, moves, way),
-        "grid": lambda v, g, grid, moves, way: ops.sampled_grid(g, v, grid, moves, way),
-        "moves": lambda v, g, grid, moves, way: [
-            ops.sampled_grid(g, v, grid, _without(moves, i), way) for i in range(len(moves))
-        ],
-    },
-    jvp={
-        "g": lambda t, grid, moves, size, way: ops.sampled_input(t, grid, moves, size, way),
-        "grid": lambda t, g, grid, moves, size, way: ops.sampled_input(g, grid, (*moves, t), size, way),
-        "moves": lambda t, g, grid, moves, size, way, out: _total(
-            _replaced(moves, t, lambda changed: ops.sampled_input(g, grid, changed, size, way)), out
-        ),
-    },
-    spec=lambda g, grid, moves, size, way: Spec((*g.shape[:2], *size), g.dtype),
-    home=(),
-    samples=_samples(lambda image, points, grid, moves: (points, grid, moves), sized=True),
-)
-def sampled_input(g: Floating, grid: Floating, moves: Tensors, size: Any, way: Way) -> Any:
+def sampled_input(g: Floating, points: Tensors, size: Any, way: Any) -> Any:
     """Transpose of ``sampled`` in the image, of spatial shape ``size``."""
+    grid, *moves = points
     if moves:
         return derivatives.moved_input_grad(g, grid, moves, size, *way)
     return kernels.grid_sample_input_grad(g, grid, size, *way)
@@ -121,29 +112,22 @@ def sampled_input(g: Floating, grid: Floating, moves: Tensors, size: Any, way: W
 
 @operator(
     vjp={
-        "g": lambda v, input, grid, moves, way: ops.sampled(input, grid, (*moves, v), way),
-        "input": lambda v, g, grid, moves, input_shape, way: ops.sampled_input(
-            g, grid, (*moves, v), tuple(input_shape[2:]), way
-        ),
-        "grid": lambda v, g, input, grid, moves, way: ops.sampled_grid(g, input, grid, (*moves, v), way),
-        "moves": lambda v, g, input, grid, moves, way: [
-            ops.sampled_grid(g, input, grid, (*_without(moves, i), v), way) for i in range(len(moves))
-        ],
+        "g": lambda v, input, points, way: ops.sampled(input, (*points, v), way),
+        "input": lambda v, g, points, input_shape, way: ops.sampled_input(g, (*points, v), tuple(input_shape[2:]), way),
+        "points": lambda v, g, input, points, way: _each(points, lambda p: ops.sampled_grid(g, input, (*p, v), way)),
     },
     jvp={
-        "g": lambda t, input, grid, moves, way: ops.sampled_grid(t, input, grid, moves, way),
-        "input": lambda t, g, grid, moves, way: ops.sampled_grid(g, t, grid, moves, way),
-        "grid": lambda t, g, input, grid, moves, way: ops.sampled_grid(g, input, grid, (*moves, t), way),
-        "moves": lambda t, g, input, grid, moves, way, out: _total(
-            _replaced(moves, t, lambda changed: ops.sampled_grid(g, input, grid, changed, way)), out
-        ),
+        "g": lambda t, input, points, way: ops.sampled_grid(t, input, points, way),
+        "input": lambda t, g, points, way: ops.sampled_grid(g, t, points, way),
+        "points": lambda t, g, input, points, way: _along(points, t, lambda p: ops.sampled_grid(g, input, p, way)),
     },
-    spec=lambda g, input, grid, moves, way: Spec(grid.shape, g.dtype),
+    spec=lambda g, input, points, way: Spec(points[0].shape, g.dtype),
     home=(),
-    samples=_samples(lambda image, points, grid, moves: (points, image, grid, moves)),
+    samples=_samples(lambda image, results, points: (results, image, points)),
 )
-def sampled_grid(g: Floating, input: Floating, grid: Floating, moves: Tensors, way: Way) -> Any:
+def sampled_grid(g: Floating, input: Floating, points: Tensors, way: Any) -> Any:
     """Transpose of ``sampled`` in one more move: the derivative of ⟨g, sampled⟩ at the grid."""
+    grid, *moves = points
     if moves:
         return derivatives.moved_grid_grad(g, input, grid, moves, *way)
     return kernels.grid_sample_grid_grad(g, input, grid, *way)
@@ -165,13 +149,13 @@ def grid_sample(
 
     Args:
         input: (N, C, H, W) or (N, C, D, H, W).
-        grid: (N, h, w, 2) or (N, d, h, w, 3): for each result the position x, y (, z), the last dimension of the image first,
-            where -1 and 1 are the image's borders, or with ``align_corners`` the centres of its corner elements.
+        grid: (N, h, w, 2) or (N, d, h, w, 3): for each result the position x, y (, z), the image's last dimension
+            first, where -1 and 1 are its borders, or with ``align_corners`` the centres of its corner elements.
         mode: ``"bilinear"`` (trilinear for volumes), ``"nearest"`` or ``"bicubic"`` (images only).
         padding_mode: what lies outside: ``"zeros"``, the ``"border"``, or the image's ``"reflection"``.
 
     Returns:
-        (N, C, h, w) or (N, C, d, h, w). The gradient at the grid is that of the side of larger coordinates where it jumps.
+        (N, C, h, w) or (N, C, d, h, w). Where the gradient at the grid jumps, it is that of larger coordinates.
 
     Raises:
         RuntimeError: for shapes that do not fit. ValueError: for an unknown mode. TypeError: for different dtypes.
@@ -182,7 +166,7 @@ def grid_sample(
         tensor([[[[2.]]]])
     """
     same_dtype("grid_sample", input=input, grid=grid)
-    return ops.sampled(input, grid, (), (mode, padding_mode, bool(align_corners)))
+    return ops.sampled(input, (grid,), (mode, padding_mode, bool(align_corners)))
 
 
 def _centres(size: int, align_corners: bool) -> Any:
@@ -215,8 +199,8 @@ def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any
         raise ValueError(f"affine_grid(): size must be a positive (N, C, H, W) or (N, C, D, H, W), got {sizes}")
     if tuple(theta.shape) != (sizes[0], dims, dims + 1) or not theta.is_floating_point():
         raise ValueError(
-            f"affine_grid(): theta must be a floating-point tensor of shape {(sizes[0], dims, dims + 1)} for size {sizes}, "
-            f"got {theta.dtype} of shape {tuple(theta.shape)}"
+            f"affine_grid(): theta must be a floating-point tensor of shape {(sizes[0], dims, dims + 1)} for "
+            f"size {sizes}, got {theta.dtype} of shape {tuple(theta.shape)}"
         )
     axes = np.meshgrid(*[_centres(n, bool(align_corners)) for n in sizes[2:]], indexing="ij")
     base = np.stack([*axes[::-1], np.ones(sizes[2:])], -1).reshape(-1, dims + 1)

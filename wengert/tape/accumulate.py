@@ -44,9 +44,12 @@ def _own(holder: list[Any], like: Any) -> Any:
 
 
 def into_leaf(node: Leaf, holder: list[Any], create: bool) -> None:
-    """Add the gradient at the end of ``holder`` to ``.grad`` of the leaf, then run its post-accumulate hooks."""
+    """Add the gradient at the end of ``holder`` to ``.grad`` of the leaf, then run its post-accumulate hooks.
+
+    A leaf whose requires_grad was switched off since receives nothing.
+    """
     tensor = node.tensor()
-    if tensor is None or holder[-1] is None:
+    if tensor is None or tensor._node is None or holder[-1] is None:
         return
     with _lock:
         _add_to(tensor, holder, create)
