@@ -12,9 +12,28 @@ from typing import Any
 from wengert import autograd, operators
 from wengert.array.device import device
 from wengert.array.dtype import (
-    DType as dtype, bfloat16, bool_, complex64, complex128, finfo, float16, float32, float64, iinfo, int8, int16, int32,
-    int64, promote_types, uint8, uint16, uint32, uint64,
+    DType as dtype,
 )  # fmt: skip
+from wengert.array.dtype import (
+    bfloat16,
+    bool_,
+    complex64,
+    complex128,
+    finfo,
+    float16,
+    float32,
+    float64,
+    iinfo,
+    int8,
+    int16,
+    int32,
+    int64,
+    promote_types,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
 from wengert.array.shape import Size
 from wengert.core.generator import Generator, default_generator
 from wengert.core.printing import set_printoptions
@@ -24,7 +43,14 @@ from wengert.core.tensor import Tensor
 from wengert.operators.absent import claim as claim_absent_methods
 from wengert.settings import get_default_dtype, set_default_dtype
 from wengert.tape.modes import (
-    enable_grad, inference_mode, is_anomaly_check_nan_enabled, is_anomaly_enabled, is_grad_enabled, is_inference_mode_enabled, no_grad, set_grad_enabled,
+    enable_grad,
+    inference_mode,
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
 )  # fmt: skip
 
 __version__ = "0.1.0"
@@ -74,4 +100,6 @@ def public_operator(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_SUBPACKAGES, *_ELSEWHERE, *(n for n in ops.__dict__ if public_operator(n) is not None)})
+    return sorted(
+        {*globals(), *_SUBPACKAGES, *_ELSEWHERE, *(n for n in ops.__dict__ if public_operator(n) is not None)}
+    )

@@ -6,8 +6,8 @@ The classes derive from the built-in exception that PyTorch or NumPy raises in t
 
 __all__ = [
     "AnomalyError",
-    "DeclarationError",
     "DTypeError",
+    "DeclarationError",
     "GradientLossWarning",
     "GraphFreedError",
     "InplaceError",

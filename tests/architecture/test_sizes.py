@@ -8,7 +8,10 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 
 # What is still longer, with the size that it must not exceed. Remove an entry as soon as it is no longer needed.
 LONG_FILES: dict[str, int] = {}
-LONG_FUNCTIONS: dict[str, int] = {}
+LONG_FUNCTIONS: dict[str, int] = {
+    # One closure deep to the ufunc is what makes small tensors fast: a call less is a tenth of an operator.
+    "core/lanes.py:binary_lane": 72,
+}
 
 
 def complaints(sizes: Mapping[str, int], limit: int, exceptions: Mapping[str, int]) -> list[str]:

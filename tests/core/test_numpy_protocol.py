@@ -33,7 +33,9 @@ def test_binary_ufuncs_mix_arrays_and_tensors(ufunc, order):
     args = (b, a) if order == "tensor first" else (a, b)
     y = ufunc(*args)
     assert isinstance(y, wg.Tensor) and y.requires_grad
-    np.testing.assert_allclose(y.detach().numpy(), ufunc(*[v.detach().numpy() if isinstance(v, wg.Tensor) else v for v in args]))
+    np.testing.assert_allclose(
+        y.detach().numpy(), ufunc(*[v.detach().numpy() if isinstance(v, wg.Tensor) else v for v in args])
+    )
     y.sum().backward()
     assert b.grad is not None
 

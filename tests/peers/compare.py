@@ -4,12 +4,13 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from wengert.array.dtype import DType
 from wengert.core.operator import Op
 from wengert.core.registry import operators
 from wengert.core.tensor import Tensor, from_array
-from wengert.testing.samples import ErrorSample, Sample, samples_of, tensors_in
 from wengert.tape.api import grad
+from wengert.testing.samples import ErrorSample, Sample, samples_of, tensors_in
 
 
 def _corner(src: Any, index: Any) -> Any:
@@ -30,7 +31,9 @@ ELSEWHERE: dict[str, Any] = {
     "view_write": None,
     # PyTorch's own backward refuses a src larger than index, and vander at all; its as_strided_scatter has a wrong one.
     "scatter_add": lambda x, dim, index, src: torch.scatter_add(x, dim, index, _corner(src, index)),
-    "scatter_reduce": lambda x, dim, index, src, *args, **kwargs: torch.scatter_reduce(x, dim, index, _corner(src, index), *args, **kwargs),
+    "scatter_reduce": lambda x, dim, index, src, *args, **kwargs: torch.scatter_reduce(
+        x, dim, index, _corner(src, index), *args, **kwargs
+    ),
     "vander": lambda x, N=None, *, increasing=False: x[:, None] ** _powers(len(x) if N is None else N, increasing),
     "as_strided_scatter": None,
 }
@@ -95,9 +98,13 @@ def compare_sample(op: Op, function: Any, sample: Sample, rtol: float = 1e-6, at
     where = f"{op.name}{sample!r}"
     assert len(ours) == len(theirs), f"{where}: {len(ours)} results, PyTorch gives {len(theirs)}"
     for got, want in zip(ours, theirs, strict=True):
-        assert got.dtype.name == str(want.dtype).removeprefix("torch."), f"{where}: dtype {got.dtype}, PyTorch {want.dtype}"
+        assert got.dtype.name == str(want.dtype).removeprefix("torch."), (
+            f"{where}: dtype {got.dtype}, PyTorch {want.dtype}"
+        )
         np.testing.assert_allclose(np.asarray(got._payload, None), _numpy(want), rtol=rtol, atol=atol, err_msg=where)
-        assert got.requires_grad == want.requires_grad, f"{where}: requires_grad {got.requires_grad}, PyTorch {want.requires_grad}"
+        assert got.requires_grad == want.requires_grad, (
+            f"{where}: requires_grad {got.requires_grad}, PyTorch {want.requires_grad}"
+        )
     pairs = [(g, w) for g, w in zip(ours, theirs, strict=True) if w.requires_grad]
     if not pairs:
         return
@@ -127,5 +134,3 @@ def compare(op: Op | str, rtol: float = 1e-6, atol: float = 1e-8) -> list[str]:
         except Exception as error:
             found.append(f"{declared.name}{sample!r}: {type(error).__name__}: {error}")
     return found
-
-

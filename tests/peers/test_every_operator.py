@@ -1,9 +1,9 @@
 """Every declared operator that PyTorch has too: same values, dtypes and gradients on its own samples."""
 
 import pytest
+
 from tests.peers.compare import compare, torch_function
 from tests.peers.differences import explained
-
 from wengert.core.registry import operators
 
 OPERATORS = {name: op for name, op in operators().items() if torch_function(op) is not None}

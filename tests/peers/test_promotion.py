@@ -8,7 +8,20 @@ import torch
 import wengert as wg
 
 # wengert has no complex32: where PyTorch gives it, complex64 is the answer.
-NAMES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
+NAMES = [
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
 RANKS = [(2,), ()]
 SCALARS = [True, 3, 2.5, 1 + 2j]
 
@@ -26,9 +39,14 @@ def dtype_name(tensor):
 @pytest.mark.filterwarnings("ignore:ComplexHalf")
 def test_two_tensors(name, operator):
     for other, a, b in itertools.product(NAMES, RANKS, RANKS):
+
         def call(package, other=other, a=a, b=b):
             x, y = one(package, name, a), one(package, other, b)
-            return package.where(package.ones(2, dtype=package.bool), x, y) if operator == "where" else getattr(package, operator)(x, y)
+            return (
+                package.where(package.ones(2, dtype=package.bool), x, y)
+                if operator == "where"
+                else getattr(package, operator)(x, y)
+            )
 
         try:
             want = dtype_name(call(torch))
@@ -65,7 +83,10 @@ def test_promote_types(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("function", ["sin", "exp", "sqrt", "sigmoid", "sum", "mean", "cumsum", "prod", "abs", "neg", "relu", "softmax", "round"])
+@pytest.mark.parametrize(
+    "function",
+    ["sin", "exp", "sqrt", "sigmoid", "sum", "mean", "cumsum", "prod", "abs", "neg", "relu", "softmax", "round"],
+)
 def test_functions_of_one_tensor(name, function):
     extra = (0,) if function in ("cumsum", "softmax") else ()
     try:

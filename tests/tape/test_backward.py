@@ -167,7 +167,9 @@ def test_grad_takes_and_returns_dictionaries():
 def test_unused_inputs_give_none_or_zeros_on_request():
     x, y = leaf([2.0]), leaf([3.0, 4.0])
     assert wg.autograd.grad((x * 2).sum(), [x, y], allow_unused=True)[1] is None
-    np.testing.assert_array_equal(wg.autograd.grad((x * 2).sum(), [x, y], materialize_grads=True)[1].numpy(), [0.0, 0.0])
+    np.testing.assert_array_equal(
+        wg.autograd.grad((x * 2).sum(), [x, y], materialize_grads=True)[1].numpy(), [0.0, 0.0]
+    )
 
 
 def test_a_gradient_edge_stands_for_its_tensor():
@@ -186,7 +188,9 @@ def test_gradients_take_the_dtype_of_their_leaf():
     assert a.grad.dtype is wg.float32 and b.grad.dtype is wg.float64
 
 
-@pytest.mark.parametrize(("shape_a", "shape_b"), [((3, 1), (1, 4)), ((), (2, 3)), ((2, 3), ()), ((1,), (5, 2, 1)), ((0, 1), (1,))])
+@pytest.mark.parametrize(
+    ("shape_a", "shape_b"), [((3, 1), (1, 4)), ((), (2, 3)), ((2, 3), ()), ((1,), (5, 2, 1)), ((0, 1), (1,))]
+)
 def test_broadcasting_is_undone(shape_a, shape_b):
     a, b = leaf(np.ones(shape_a)), leaf(np.ones(shape_b))
     (a * b).sum().backward()
@@ -197,7 +201,12 @@ def test_broadcasting_is_undone(shape_a, shape_b):
 
 def test_grad_refuses_values_that_do_not_fit():
     x = leaf([1.0, 2.0])
-    for bad, error in ((wg.ones(3, dtype=wg.float64), RuntimeError), (wg.ones(2), RuntimeError), ([1.0, 2.0], TypeError), (x, RuntimeError)):
+    for bad, error in (
+        (wg.ones(3, dtype=wg.float64), RuntimeError),
+        (wg.ones(2), RuntimeError),
+        ([1.0, 2.0], TypeError),
+        (x, RuntimeError),
+    ):
         with pytest.raises(error):
             x.grad = bad
 

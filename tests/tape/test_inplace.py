@@ -11,7 +11,16 @@ def leaf(data, dtype=wg.float64):
     return wg.tensor(data, dtype=dtype, requires_grad=True)
 
 
-@pytest.mark.parametrize("write", [lambda x: x.add_(1), lambda x: x.mul_(2), lambda x: x.zero_(), lambda x: x.__setitem__(0, 5.0), lambda x: x[:1].mul_(2)])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.add_(1),
+        lambda x: x.mul_(2),
+        lambda x: x.zero_(),
+        lambda x: x.__setitem__(0, 5.0),
+        lambda x: x[:1].mul_(2),
+    ],
+)
 def test_a_leaf_that_requires_grad_is_not_changed_in_place(write):
     x = leaf([1.0, 2.0])
     with pytest.raises(InplaceError, match="leaf"):

@@ -1,13 +1,18 @@
 """``wengert.autograd``: gradients on the tape, under PyTorch's names."""
 
 from wengert.autograd import graph
+from wengert.autograd.gradcheck import gradcheck, gradgradcheck
 from wengert.core.registry import missing_message
 from wengert.tape.api import backward, grad
 from wengert.tape.function import Function
 from wengert.tape.modes import (
-    detect_anomaly, enable_grad, inference_mode, no_grad, set_detect_anomaly, set_grad_enabled,
+    detect_anomaly,
+    enable_grad,
+    inference_mode,
+    no_grad,
+    set_detect_anomaly,
+    set_grad_enabled,
 )  # fmt: skip
-from wengert.autograd.gradcheck import gradcheck, gradgradcheck
 
 __all__ = [
     "Function", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode",

@@ -179,7 +179,9 @@ def nondifferentiable(
         if spec is not None:
             return _declare(kernel, "nondifferentiable", dict(chosen, spec=spec))
         body = kernel if not _only_documented(kernel) else _ufunc_kernel(kernel, ufunc)
-        return _declare_broadcasting(body, "nondifferentiable", dict(chosen, promote=promote or "same", batch="broadcast"))
+        return _declare_broadcasting(
+            body, "nondifferentiable", dict(chosen, promote=promote or "same", batch="broadcast")
+        )
 
     return declare
 
@@ -208,4 +210,3 @@ def composite(
         return publish(op, public, method=method, inplace=inplace, aliases=aliases)
 
     return declare
-

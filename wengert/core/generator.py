@@ -67,7 +67,9 @@ class Generator:
         """
         array: Any = state._payload if isinstance(state, Tensor) else np.asarray(state)
         if array.shape != (2,) or array.dtype != np.uint64:
-            raise ValueError(f"a generator state is a uint64 tensor of 2 elements, got {array.dtype} of shape {array.shape}")
+            raise ValueError(
+                f"a generator state is a uint64 tensor of 2 elements, got {array.dtype} of shape {array.shape}"
+            )
         with self._lock:
             self.key, self.offset = int(array[0]), int(array[1])
         return self

@@ -141,7 +141,7 @@ def inplace_lane(op: Op) -> Callable[..., Any]:
     saves_input = op.rules is not None and 0 in op.rules.plan((1 << len(op.signature.inputs)) - 1).keep_inputs
     ufunc = op.ufunc if op.result == "same" else None
 
-    def function(input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
+    def function(input: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(input, Tensor):
             raise TypeError(f"{name}() writes into a tensor, got {type(input).__name__}")
         check_writable(name, input)
@@ -200,4 +200,3 @@ def _direct(ufunc: Any, tensor: Any, args: tuple[Any, ...]) -> bool:
     except ValueError:
         return False
     return True
-

@@ -56,14 +56,14 @@ def unary_lane(op: Op) -> Callable[..., Any]:
     """Return the public function of an element-wise operator of one tensor."""
     ufunc, plans, plain = op.ufunc, _flags(op, 1), op.result in ("same", "real")
     defaults = tuple(slot.default for slot in op.signature.slots[1:])
-    if plans and plans[1][0] is None or not plain:
+    if (plans and plans[1][0] is None) or not plain:
         return general_lane(op)
     plan, (keep_input, keep_out) = plans[1] if plans else (None, (False, False))
     blank = (None,) * len(defaults)
     nothing = (None, *defaults, None), (None, *blank, None)
     recorded = op.family != "nondifferentiable"
 
-    def function(input: Any, *rest: Any, **kwargs: Any) -> Any:  # noqa: A002
+    def function(input: Any, *rest: Any, **kwargs: Any) -> Any:
         try:
             state = local.state
         except AttributeError:
@@ -125,7 +125,7 @@ def binary_lane(op: Op, general: Callable[..., Any] = general) -> Callable[..., 
     nothing = (None, None, *defaults, None), (None, None, *blank, None)
     recorded = op.family != "nondifferentiable"
 
-    def function(input: Any, other: Any, *rest: Any, **kwargs: Any) -> Any:  # noqa: A002
+    def function(input: Any, other: Any, *rest: Any, **kwargs: Any) -> Any:
         try:
             state = local.state
         except AttributeError:
@@ -199,7 +199,7 @@ def reflected_lane(op: Op, general: Callable[..., Any]) -> Callable[..., Any]:
     plan, (keep_number, keep_tensor, keep_out) = plans[2] if recorded else (None, (False,) * 3)
     defaults = tuple(slot.default for slot in op.signature.slots[2:])
 
-    def function(other: Any, input: Any) -> Any:  # noqa: A002
+    def function(other: Any, input: Any) -> Any:
         try:
             state = local.state
         except AttributeError:

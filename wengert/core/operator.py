@@ -71,7 +71,11 @@ class Op:
         self.single = len(self.outputs) == 1 and not variable
         self.promote, self.result, self.widen, self.view = promote, result, widen, view
         signature = self.signature
-        self.rules = None if vjp is None else Rules(self.name, signature.names, signature.inputs, self.outputs, vjp, holomorphic, signature.many)
+        self.rules = (
+            None
+            if vjp is None
+            else Rules(self.name, signature.names, signature.inputs, self.outputs, vjp, holomorphic, signature.many)
+        )
         self.jvp, self.batch, self.spec, self.cost, self.samples = jvp, batch, spec, cost, samples
         self.lowering, self.composite, self.places = lowering, composite, places
         self.home = _home(self.name) if home is None else (home,) if isinstance(home, str) else home
@@ -153,5 +157,3 @@ def _text(rule: Callable[..., Any]) -> str:
         return " ".join(inspect.getsource(rule).split()).rstrip(",")
     except (OSError, TypeError):
         return ", ".join(argument_names(rule))
-
-

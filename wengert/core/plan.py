@@ -54,7 +54,12 @@ class Plan:
         self.keeps_tensors = bool(self.keep_inputs or self.keep_outputs)
         self.many = table.many
         self.grouped = table.many or table.joint is not None
-        self.simple = not table.many and table.joint is None and len(table.outputs) == 1 and not (table.op.variable or table.op.places)
+        self.simple = (
+            not table.many
+            and table.joint is None
+            and len(table.outputs) == 1
+            and not (table.op.variable or table.op.places)
+        )
         self.keep_shapes = tuple((s, i) for s, i in table.shapes if s in wanted)
         self.keep_dtypes = tuple((s, i) for s, i in table.dtypes if s in wanted)
 
@@ -98,9 +103,13 @@ class Rules:
         self.width = count + 2 * len(self.inputs)
         self.joint = None if isinstance(rules, dict) else (rules, self._slots(rules))
         self.rules = (
-            {self._index(name): (rule, self._slots(rule)) for name, rule in rules.items()} if isinstance(rules, dict) else {}
+            {self._index(name): (rule, self._slots(rule)) for name, rule in rules.items()}
+            if isinstance(rules, dict)
+            else {}
         )
-        self.without = sum(1 << k for k, i in enumerate(self.inputs) if self.missing(i))  # bits of arguments without a rule
+        self.without = sum(
+            1 << k for k, i in enumerate(self.inputs) if self.missing(i)
+        )  # bits of arguments without a rule
         self.plans: dict[int, Plan] = {}
 
     def _index(self, name: str) -> int:

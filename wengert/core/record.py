@@ -112,7 +112,9 @@ def _save(node: OpNode, plan: Any, values: list[Any], results: list[Any]) -> Non
     for slot, i in plan.keep_dtypes:
         saved[slot] = _of(values[i], lambda t: t.dtype)
     if plan.grouped:
-        saved[plan.width] = tuple(len(v) if isinstance(v, tuple) else 1 for v in (values[i] for i in plan.op.signature.inputs))
+        saved[plan.width] = tuple(
+            len(v) if isinstance(v, tuple) else 1 for v in (values[i] for i in plan.op.signature.inputs)
+        )
     if not plan.op.single:
         saved[plan.width + 1] = tuple((r._payload.shape, r._payload.dtype) for r in results)
     node.saved, node.versions = saved, versions
@@ -245,5 +247,3 @@ def _overwritten(node: OpNode, slot: int, array: Any, cell: Version, version: in
         f"  changed: by {cell.first_write_after(version)}, now version {cell.count}\n"
         f"  change it out of place (x = x * 2 instead of x *= 2), or save a copy: pass x.clone() to {node.op.name}()"
     )
-
-

@@ -141,8 +141,12 @@ class Signature:
         self.index = {name: i for i, name in enumerate(names)}
         self.inputs = tuple(i for i, s in enumerate(slots) if s.input is not None)
         self.many = any(s.input is not None and s.input.many for s in slots)
-        self.tensors = tuple((i, s.input, s.name, s.default is None) for i, s in reversed([*enumerate(slots)]) if s.input)
-        self.params = tuple((i, s.param.normalise, s.name) for i, s in enumerate(slots) if s.input is None and s.param is not PLAIN)
+        self.tensors = tuple(
+            (i, s.input, s.name, s.default is None) for i, s in reversed([*enumerate(slots)]) if s.input
+        )
+        self.params = tuple(
+            (i, s.param.normalise, s.name) for i, s in enumerate(slots) if s.input is None and s.param is not PLAIN
+        )
         self.positional = code.co_argcount
         self.required = max((i + 1 for i, s in enumerate(slots) if s.default is MISSING), default=0)
         self.tails = tuple(tuple(s.default for s in slots[n:]) for n in range(self.positional + 1))

@@ -28,7 +28,17 @@ class State:
             ``np.errstate`` around each call, and leaves the user's own NumPy settings alone.
     """
 
-    __slots__ = ("anomaly", "anomaly_nan", "grad", "inference", "run", "saved_hooks", "saved_hooks_error", "slow", "walk")
+    __slots__ = (
+        "anomaly",
+        "anomaly_nan",
+        "grad",
+        "inference",
+        "run",
+        "saved_hooks",
+        "saved_hooks_error",
+        "slow",
+        "walk",
+    )
 
     def __init__(self) -> None:
         self.grad = True

@@ -65,7 +65,7 @@ class Tensor(TensorMethods):
         tensor([2., 4.])
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_grad", "_node", "_payload", "_cell", "_leaf", "_view")
+    __slots__ = ("__dict__", "__weakref__", "_cell", "_grad", "_leaf", "_node", "_payload", "_view")
 
     _payload: Any
     _node: Node | None
@@ -178,9 +178,13 @@ class Tensor(TensorMethods):
             return self
         if node is None:
             if self.dtype.category < 2:
-                raise DTypeError(f"only floating-point and complex tensors can require gradients, this one is {self.dtype}")
+                raise DTypeError(
+                    f"only floating-point and complex tensors can require gradients, this one is {self.dtype}"
+                )
             if self._cell is INFERENCE and not thread.state.inference:
-                raise RuntimeError("a tensor made in inference_mode() cannot require gradients outside it; clone it first")
+                raise RuntimeError(
+                    "a tensor made in inference_mode() cannot require gradients outside it; clone it first"
+                )
             self._node = self._former_leaf() or Leaf(self)
             if self._view is not None:
                 self._view.base_node = self._view.base._node
@@ -242,7 +246,9 @@ class Tensor(TensorMethods):
         if not isinstance(value, Tensor):
             raise TypeError(f"data must be a tensor, got {type(value).__name__}")
         if self._node is not None and value.dtype.category < 2:
-            raise DTypeError(f"the data of a tensor that requires grad must be floating-point or complex, got {value.dtype}")
+            raise DTypeError(
+                f"the data of a tensor that requires grad must be floating-point or complex, got {value.dtype}"
+            )
         if isinstance(self._node, Leaf):
             self._node.shape, self._node.dtype = value._payload.shape, value._payload.dtype
         self._payload = value._payload
@@ -295,7 +301,9 @@ class Tensor(TensorMethods):
             RuntimeError: if it does not have exactly one element.
         """
         if self._payload.size != 1:
-            raise RuntimeError(f"item() needs a tensor with exactly one element, this one has shape {tuple(self.shape)}")
+            raise RuntimeError(
+                f"item() needs a tensor with exactly one element, this one has shape {tuple(self.shape)}"
+            )
         if self._payload.dtype.kind == "V":
             return float(self._payload.reshape(()))
         return self._payload.item()
@@ -469,5 +477,3 @@ def rebuild(cls: type[Any], array: Any, requires_grad: bool, attributes: dict[st
     if attributes:
         out.__dict__.update(attributes)
     return out.requires_grad_() if requires_grad else out
-
-

@@ -1,5 +1,6 @@
 """Dropout: in training some elements are set to zero at random and the rest scaled up; evaluation changes nothing."""
 
+import math
 from typing import Any
 
 from wengert.core.registry import ops
@@ -7,6 +8,9 @@ from wengert.core.tensor import Tensor
 from wengert.nn.module import Module
 
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
+
+
+_SATURATION = -1.7580993408473766  # SELU at minus infinity: -scale · alpha
 
 
 class _Dropout(Module):
@@ -97,7 +101,10 @@ class AlphaDropout(_Dropout):
 
 
 class FeatureAlphaDropout(_Dropout):
-    """:class:`AlphaDropout` of whole channels.
+    """:class:`AlphaDropout` of whole channels: dropped ones get the value α of SELU's negative saturation.
+
+    With m = 1 for kept and 0 for dropped channels the result is a · (x · m + α · (1 - m)) + b, where a and b restore
+    variance and mean (Klambauer et al., NeurIPS 2017, section 2).
 
     Example:
         >>> import wengert as wg
@@ -107,4 +114,12 @@ class FeatureAlphaDropout(_Dropout):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the input with channels sent to SELU's negative saturation."""
-        return self._drop(ops.feature_alpha_dropout, input)
+        return self._drop(_feature_alpha_dropout, input)
+
+
+def _feature_alpha_dropout(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+    scale = 0.0 if p == 1.0 else 1 / math.sqrt((1 - p) * (1 + p * _SATURATION**2))
+    kept = (ops.feature_dropout(ops.ones_like(input), p, training) != 0).to(input.dtype)
+    shift = (1 - kept) * (scale * _SATURATION) - scale * _SATURATION * p
+    factor = kept * scale
+    return ops.add_(ops.mul_(input, factor), shift) if inplace else ops.add(ops.mul(input, factor), shift)

@@ -38,6 +38,14 @@ def places(index: Any) -> tuple[Any, Any, Any]:
     return np.arange(len(index))[:, None, None], index, np.arange(index.shape[2])
 
 
+def positions(index: Any, size: int) -> Any:
+    """Return where in the flat memory of a contiguous (n, size, m) array ``places(index)`` lies: faster to read and write."""
+    n, _, m = index.shape
+    if m == 1:
+        return index.reshape(n) + np.arange(0, n * size, size)
+    return (index.reshape(n, m) * m + np.arange(m) + np.arange(0, n * size * m, size * m)[:, None]).reshape(n * m)
+
+
 BLOCK = 1 << 16  # elements: a block of float32 and its temporaries stay in a core's second-level cache
 
 

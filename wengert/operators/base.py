@@ -61,7 +61,7 @@ def _expanded(shape: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, ...]:
         new = i < len(size) - len(shape)
         if want == -1 and new:
             raise ShapeError(f"expand(): -1 at the new dimension {i} of {size} is not allowed")
-        if want not in (-1, have) and have != 1 or want < -1:
+        if (want not in (-1, have) and have != 1) or want < -1:
             raise ShapeError(f"expand(): size {want} at dimension {i} does not match {have} of the tensor of shape {shape}")
         target.append(have if want == -1 else want)
     return tuple(target)

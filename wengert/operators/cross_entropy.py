@@ -16,7 +16,7 @@ from wengert.core.families import composite, elementwise, nondifferentiable, ope
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.errors import ShapeError
-from wengert.operators.along import blocks, places, rows_along
+from wengert.operators.along import blocks, positions, rows_along
 from wengert.operators.reduction import check_reduction, reduce_loss
 
 __all__ = [
@@ -49,11 +49,14 @@ def _target_shape(name: str, shape: Any, target: Any) -> tuple[int, ...]:
 
 
 def _safe(target: Any, classes: int, ignore_index: int | None) -> tuple[Any, Any]:
-    """Return the targets with ignored ones as 0, and which are not ignored.
+    """Return the targets with ignored ones as 0, and which are not ignored (None: all of them).
 
     Raises:
         IndexError: naming a target that is neither a class nor ignored.
     """
+    ignores = ignore_index is not None and 0 <= ignore_index < classes
+    if target.size and not ignores and target.min() >= 0 and target.max() < classes:
+        return target, None
     valid = np.ones_like(target, np.bool_) if ignore_index is None else target != ignore_index
     index = np.where(valid, target, 0)
     if index.size and (index.min() < 0 or (index.max() >= classes and valid.any())):
@@ -74,7 +77,7 @@ def _safe(target: Any, classes: int, ignore_index: int | None) -> tuple[Any, Any
 )  # fmt: skip
 def class_index(target: Integer, classes: Int, ignore_index: Any) -> Any:
     """Return class indices with ignored ones replaced by 0, after checking that the others are classes."""
-    return _safe(target, classes, ignore_index)[0].astype(np.int64, copy=False)
+    return np.array(_safe(target, classes, ignore_index)[0], np.int64)
 
 
 @nondifferentiable(
@@ -146,16 +149,19 @@ def class_loss(input: Floating, target: Integer, ignore_index: Int) -> Any:
     index, valid = _safe(_columns(target, dim, shape), shape[dim], ignore_index)
     loss, lse = np.empty(index.shape, x.dtype), np.empty(index.shape, np.float64)
     for block in blocks(len(x), x[:1].size):
-        first = places(x[block].argmax(axis=1)[:, None])
-        peak = x[block][first]
-        below = x[block] - peak
-        loss[block] = -below[places(index[block])]
-        terms = np.exp(below, out=below)
-        terms[first] = 0
-        tail = np.log1p(np.add.reduce(terms, axis=1, keepdims=True))
-        loss[block] += tail
+        rows = x[block]
+        first = positions(rows.argmax(axis=1)[:, None], shape[dim])
+        peak = rows.reshape(-1)[first].reshape(len(rows), 1, -1)
+        below = rows - peak
+        flat = below.reshape(-1)
+        at_class = flat[positions(index[block], shape[dim])].reshape(peak.shape)
+        np.exp(below, out=below)
+        flat[first] = 0
+        tail = np.log1p(np.add.reduce(below, axis=1, keepdims=True))
+        np.subtract(tail, at_class, out=loss[block])
         np.add(peak, tail, out=lse[block], dtype=np.float64)
-    loss[~valid] = 0
+    if valid is not None:
+        loss[~valid] = 0
     return loss.reshape(target.shape).astype(input.dtype, copy=False), lse.reshape(target.shape)
 
 
@@ -221,7 +227,8 @@ def class_loss_backward(
     x = rows_along(_wide(input), dim)
     index, valid = _safe(_columns(target, dim, shape), shape[dim], ignore_index)
     s, q, minus = (_columns(_wide(a), dim, shape).astype(x.dtype, copy=False) for a in (g, g_lse, -loss))
-    s = np.where(valid, s, 0)
+    if valid is not None:
+        s = np.where(valid, s, 0)
     both = s + q
     at_class = np.expm1(minus) * s + np.exp(minus) * q
     total = _columns(lse, dim, shape)
@@ -233,8 +240,9 @@ def class_loss_backward(
         np.subtract(x[block], high[block], out=p)
         np.subtract(p, low[block], out=p)
         np.multiply(np.exp(p, out=p), both[block], out=p)
-        there = places(index[block])
-        p[there] = np.where(valid[block], at_class[block], p[there])
+        flat, there = p.reshape(-1), positions(index[block], shape[dim])
+        own = at_class[block].reshape(-1)
+        flat[there] = own if valid is None else np.where(valid[block].reshape(-1), own, flat[there])
         if not both[block].all():
             np.copyto(p, 0, where=(both[block] == 0) & (s[block] == 0))  # rows without weight, whatever is in them
     return out.reshape(shape).astype(input.dtype, copy=False)

@@ -256,7 +256,7 @@ def _output_size(name: str, input: Any, output_size: Any, dims: int) -> tuple[in
 def _adaptive_samples(dims: int) -> Any:
     size = (3, 4, 5)[3 - dims :] if dims < 3 else (2, 2, 3)
     return lambda s: [
-        s((1, 2, *size), 2), s((1, *size), output_size=[3] * dims), s((1, *size), [None] * dims), s((2, *size), 1),
+        s((1, 2, *size), 2), s((1, *size), output_size=[3] * dims), s((1, *size), [None, *[2] * (dims - 1)] if dims > 1 else 3), s((2, *size), 1),
         s((0, 1, *size), 1), s.error(RuntimeError, "output_size takes", (1, *size), [2] * (dims + 1)),
     ]  # fmt: skip
 

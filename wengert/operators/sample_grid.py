@@ -136,8 +136,8 @@ def sampled_grid(g: Floating, input: Floating, points: Tensors, way: Any) -> Any
 @composite(
     home="nn.functional",
     samples=lambda s: [
-        s((1, 2, 3, 4), s.array(_GRID)), s((1, 2, 3, 4), s.array(_GRID), "bicubic", "border", True),
-        s((1, 1, 2, 3, 2), s.array(_VOLUME), padding_mode="reflection"),
+        s((1, 2, 3, 4), s.array(_GRID), align_corners=False), s((1, 2, 3, 4), s.array(_GRID), "bicubic", "border", True),
+        s((1, 1, 2, 3, 2), s.array(_VOLUME), padding_mode="reflection", align_corners=False),
         s.error(RuntimeError, r"takes a grid", (1, 1, 2, 2), (2, 1, 1, 2)),
         s.error(ValueError, "no mode", (1, 1, 2, 2), s.array(_GRID), "cubic"),
     ],
@@ -179,8 +179,8 @@ def _centres(size: int, align_corners: bool) -> Any:
 @composite(
     home="nn.functional",
     samples=lambda s: [
-        s((2, 2, 3), size=[2, 1, 2, 3]), s((1, 2, 3), size=(1, 1, 1, 2), align_corners=True),
-        s((1, 3, 4), size=(1, 1, 2, 1, 2)), s.error(ValueError, "theta must be", (2, 3), size=(1, 1, 2, 2)),
+        s((2, 2, 3), size=[2, 1, 2, 3], align_corners=False), s((1, 2, 3), size=(1, 1, 2, 2), align_corners=True),
+        s((1, 3, 4), size=(1, 1, 2, 1, 2), align_corners=False), s.error(ValueError, "theta must be", (2, 3), size=(1, 1, 2, 2)),
         s.error(ValueError, "size must be", (1, 2, 3), size=(1, 2, 2)),
     ],
 )  # fmt: skip

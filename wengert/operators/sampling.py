@@ -139,7 +139,7 @@ def randperm(
 
 def _like(maker: Callable[..., Any], name: str) -> Callable[..., Any]:
     def function(input: Tensor, *args: Any, dtype: Any = None, layout: Any = None, device: Any = None,
-                 requires_grad: bool = False, memory_format: Any = None, generator: Any = None) -> Any:  # noqa: A002  # fmt: skip
+                 requires_grad: bool = False, memory_format: Any = None, generator: Any = None) -> Any:  # fmt: skip
         return maker(*args, size=tuple(input.shape), dtype=dtype or input.dtype, device=device, requires_grad=requires_grad,
                      generator=generator)  # fmt: skip
 
@@ -153,7 +153,7 @@ randn_like = creation(_like(randn, "randn_like"))
 
 
 @creation
-def randint_like(input: Tensor, low: Any, high: Any = None, *, dtype: Any = None, generator: Any = None, **options: Any) -> Any:  # noqa: A002
+def randint_like(input: Tensor, low: Any, high: Any = None, *, dtype: Any = None, generator: Any = None, **options: Any) -> Any:
     """Return integers of ``[low, high)`` (``[0, low)`` without ``high``) in the shape and dtype of ``input``."""
     low, high = (0, low) if high is None else (low, high)
     return randint(low, high, tuple(input.shape), dtype=dtype or input.dtype, generator=generator, **options)
@@ -187,14 +187,14 @@ def normal(
 
 
 @creation
-def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any = None) -> Any:  # noqa: A002
+def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any = None) -> Any:
     """Return 1 with the probability given by each element of ``input`` (or everywhere by ``p``), else 0."""
     array = _floating("bernoulli", input) if p is None else input._payload
     return finished(draw(generator, kernels.bernoulli, array.shape, array.dtype, array if p is None else p), out=out)
 
 
 @creation
-def poisson(input: Tensor, generator: Any = None) -> Any:  # noqa: A002
+def poisson(input: Tensor, generator: Any = None) -> Any:
     """Return Poisson counts of the rates in ``input``."""
     array = _floating("poisson", input)
     return finished(draw(generator, kernels.poisson, array.shape, array.dtype, array))
@@ -208,7 +208,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Any:
 
 
 @creation
-def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any = None) -> Any:  # noqa: A002
+def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any = None) -> Any:
     """Return ``num_samples`` class indices per row of ``input``, drawn in proportion to its weights: ``(…, n)`` int64."""
     array = _floating("multinomial", input)
     if array.ndim not in (1, 2):
@@ -298,7 +298,7 @@ attach("multinomial", multinomial)
 # ---- dropout
 
 
-def _mask(input: Any, shape: tuple[int, ...], p: float) -> Any:  # noqa: A002
+def _mask(input: Any, shape: tuple[int, ...], p: float) -> Any:
     """Return a mask of ``shape``: 1/(1 − p) with probability 1 − p, else 0."""
     kept = draw(None, kernels.bernoulli, shape, input._payload.real.dtype, 1.0 - p)
     return finished(kept if p == 1.0 else kept * kept.dtype.type(1.0 / (1.0 - p)))
@@ -322,7 +322,7 @@ def dropout(input: Any, p: Any = 0.5, training: bool = True, inplace: bool = Fal
     return _dropped(input, _checked_rate("dropout", p), training, inplace, tuple(input.shape))
 
 
-def _dropped(input: Any, p: float, training: bool, inplace: bool, shape: tuple[int, ...]) -> Any:  # noqa: A002
+def _dropped(input: Any, p: float, training: bool, inplace: bool, shape: tuple[int, ...]) -> Any:
     if not training or p == 0.0:
         return input
     mask = _mask(input, shape, p)
@@ -332,7 +332,7 @@ def _dropped(input: Any, p: float, training: bool, inplace: bool, shape: tuple[i
 def _channel_dropout(name: str, dims: tuple[int, ...]) -> Callable[..., Any]:
     """Declare dropout of whole channels for inputs of the given numbers of dimensions (the larger is batched)."""
 
-    def function(input: Any, p: Any = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: A002
+    def function(input: Any, p: Any = 0.5, training: bool = True, inplace: bool = False) -> Any:
         if input.ndim not in dims:
             raise ShapeError(f"{name}(): expected {' or '.join(map(str, dims))} dimensions, got shape {tuple(input.shape)}")
         lead = 2 if input.ndim == dims[-1] else 1

@@ -83,5 +83,3 @@ def retain(node: Node, g: Any, create: bool) -> None:
         return
     held = tensor._grad
     tensor._grad = ops.clone(g) if held is None else ops.add(held, g)
-
-

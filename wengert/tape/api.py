@@ -61,7 +61,9 @@ def _point(value: Any, what: str) -> Node:
             "no operator that made it was recorded: was it computed under no_grad(), from detached tensors or from inputs "
             "that do not require grad?"
         )  # fmt: skip
-        raise RuntimeError(f"{what}: a tensor of shape {tuple(value.shape)} does not require grad and has no grad_fn; {hint}")
+        raise RuntimeError(
+            f"{what}: a tensor of shape {tuple(value.shape)} does not require grad and has no grad_fn; {hint}"
+        )
     return node
 
 
@@ -69,7 +71,9 @@ def _cotangents(outputs: list[Any], given: Any, name: str) -> list[Any]:
     """Return one checked cotangent per output; a scalar output may leave it out."""
     listed = [None] * len(outputs) if given is None else [given] if isinstance(given, Tensor) else list(given)
     if len(listed) != len(outputs):
-        raise RuntimeError(f"got {len(outputs)} outputs but {len(listed)} {name}; give one per output (None for scalars)")
+        raise RuntimeError(
+            f"got {len(outputs)} outputs but {len(listed)} {name}; give one per output (None for scalars)"
+        )
     found = []
     for output, g in zip(outputs, listed, strict=True):
         node = _point(output, "backward")
@@ -101,7 +105,11 @@ def _refuse_inference() -> None:
 
 
 def backward(
-    tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
 ) -> None:
     """Accumulate into ``.grad`` of the leaves the gradient of ``tensors``.
 
@@ -162,7 +170,9 @@ def grad(
     """
     _refuse_inference()
     if is_grads_batched:
-        raise RuntimeError("grad(is_grads_batched=True) needs vmap, which this version does not have; call grad per cotangent")
+        raise RuntimeError(
+            "grad(is_grads_batched=True) needs vmap, which this version does not have; call grad per cotangent"
+        )
     if materialize_grads and allow_unused is False:
         raise ValueError("materialize_grads=True gives zeros for unused inputs, so allow_unused cannot be False")
     allow = bool(materialize_grads if allow_unused is None else allow_unused)

@@ -80,9 +80,13 @@ class FunctionNode(Node):
         gradients = []
         for i, (g, is_tensor) in enumerate(zip(found, are_tensors, strict=False)):
             if g is not None and not isinstance(g, Tensor):
-                raise TypeError(f"the backward of {self.title} returned {type(g).__name__} for argument {i}, expected a tensor or None")
+                raise TypeError(
+                    f"the backward of {self.title} returned {type(g).__name__} for argument {i}, expected a tensor or None"
+                )
             if g is not None and not is_tensor:
-                raise RuntimeError(f"the backward of {self.title} returned a gradient for argument {i}, which is not a tensor")
+                raise RuntimeError(
+                    f"the backward of {self.title} returned a gradient for argument {i}, which is not a tensor"
+                )
             if is_tensor:
                 gradients.append(g)
         return gradients
@@ -243,7 +247,9 @@ def _separate(context: Context, result: Any, args: tuple[Any, ...]) -> Any:
     return result
 
 
-def _attach(context: Context, results: Sequence[Any], args: tuple[Any, ...], edges: tuple[Any, ...], place: Place) -> None:
+def _attach(
+    context: Context, results: Sequence[Any], args: tuple[Any, ...], edges: tuple[Any, ...], place: Place
+) -> None:
     carriers = [i for i, r in enumerate(results) if isinstance(r, Tensor) and r.dtype.category >= 2
                 and not any(r is t for t in context.non_differentiable)]  # fmt: skip
     if not carriers:
@@ -312,4 +318,6 @@ class _Refuse(Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        raise RuntimeError(f"the backward of {ctx.owner} is marked once_differentiable and was differentiated a second time")
+        raise RuntimeError(
+            f"the backward of {ctx.owner} is marked once_differentiable and was differentiated a second time"
+        )

@@ -91,7 +91,9 @@ def run_pre_hooks(node: Node, g: Any) -> Any:
         if found is not None:
             found = tuple(found) if isinstance(found, Sequence) else (found,)
             if len(found) != len(incoming):
-                raise RuntimeError(f"a pre-hook on {node.name()} returned {len(found)} gradients, expected {len(incoming)}")
+                raise RuntimeError(
+                    f"a pre-hook on {node.name()} returned {len(found)} gradients, expected {len(incoming)}"
+                )
             incoming = tuple(b if a is None else checked(node, a, b, "a pre-hook")
                              for a, b in zip(incoming, found, strict=True))  # fmt: skip
     return list(incoming) if isinstance(g, list) else incoming[0]
@@ -108,7 +110,9 @@ def run_post_hooks(node: Node, found: list[Any], g: Any) -> list[Any]:
         if changed is not None:
             changed = tuple(changed) if isinstance(changed, Sequence) else (changed,)
             if len(changed) != len(current):
-                raise RuntimeError(f"a hook on {node.name()} returned {len(changed)} gradients, expected {len(current)}")
+                raise RuntimeError(
+                    f"a hook on {node.name()} returned {len(changed)} gradients, expected {len(current)}"
+                )
             current = tuple(b if a is None else checked(node, a, b, "a node hook")
                             for a, b in zip(current, changed, strict=True))  # fmt: skip
     return list(current)
@@ -138,10 +142,7 @@ def retains_grad(self: Any) -> bool:
     """True if :meth:`retain_grad` was called on this non-leaf tensor."""
     node = self._node if self._view is None else refresh(self)
     return bool(
-        node is not None
-        and node.extra is not None
-        and node.extra.retain is not None
-        and node.extra.retain() is self
+        node is not None and node.extra is not None and node.extra.retain is not None and node.extra.retain() is self
     )
 
 

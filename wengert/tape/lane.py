@@ -24,6 +24,7 @@ Pending = list[Any]
 # What the table holds of a node: gradients still to come, whether their sum so far is ours to write into, that sum (last).
 LEFT, OWNED, GRADIENT = 0, 1, 2
 
+
 class Zero:
     """A gradient known to be zero without being made: no rule multiplies it, so 0 · inf cannot make it NaN."""
 
@@ -56,7 +57,14 @@ def drain(walk: Any, state: State) -> None:
                 into_leaf(node, pending, False)
             continue
         g = pending[GRADIENT]
-        if special or type(node) is not OpNode or g is None or g is ZERO or not node.plan.simple or type(node.saved) is Freed:
+        if (
+            special
+            or type(node) is not OpNode
+            or g is None
+            or g is ZERO
+            or not node.plan.simple
+            or type(node.saved) is Freed
+        ):
             walk.visit(node, pending, state)
             continue
         pending[GRADIENT] = None
@@ -67,7 +75,9 @@ def drain(walk: Any, state: State) -> None:
             if waiting is None:
                 continue
             try:
-                found = None if not arithmetic else g if arithmetic == "identity" else on_arrays(run, rule, g, node, slots)
+                found = (
+                    None if not arithmetic else g if arithmetic == "identity" else on_arrays(run, rule, g, node, slots)
+                )
                 if found is None:
                     g = wrapped(g)
                     found = rule(g, *[unpack(node, slot) for slot in slots])

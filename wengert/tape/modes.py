@@ -55,14 +55,18 @@ class Mode:
         state.update()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         state = thread.state
         state.grad, state.inference, state.anomaly, state.anomaly_nan = self._before.pop()
         state.update()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if inspect.isclass(function):
-            raise TypeError(f"{type(self).__name__} decorates functions; decorate the methods of {function.__name__} instead")
+            raise TypeError(
+                f"{type(self).__name__} decorates functions; decorate the methods of {function.__name__} instead"
+            )
         if inspect.isgeneratorfunction(function):
             return self._wrap_generator(function)
 

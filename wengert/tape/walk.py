@@ -191,7 +191,9 @@ class Walk:
             if value is not None and want:
                 self._pass_on(node, i, node.inputs[i], value, hooked, state)
         if hooked is not None:
-            for after, value in zip(node.inputs, run_post_hooks(node, hooked, tuple(g) if isinstance(g, list) else g), strict=True):
+            for after, value in zip(
+                node.inputs, run_post_hooks(node, hooked, tuple(g) if isinstance(g, list) else g), strict=True
+            ):
                 if after is not None and value is not None:
                     self._receive(after, value)
         if not self.keep:

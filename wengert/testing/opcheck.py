@@ -79,7 +79,10 @@ def check_spec(op: Op, sample: Sample) -> None:
     inferred = (inferred,) if isinstance(inferred, Spec) else tuple(inferred)
     require(len(inferred) == len(results), f"the spec gives {len(inferred)} results, the operator {len(results)}")
     for want, got in zip(inferred, results, strict=True):
-        require(tuple(want.shape) == tuple(got.shape), f"the spec gives shape {tuple(want.shape)}, the result has {tuple(got.shape)}")
+        require(
+            tuple(want.shape) == tuple(got.shape),
+            f"the spec gives shape {tuple(want.shape)}, the result has {tuple(got.shape)}",
+        )
         require(want.dtype is got.dtype, f"the spec gives {want.dtype}, the result has {got.dtype}")
 
 
@@ -96,6 +99,7 @@ def check_layouts(op: Op, sample: Sample) -> None:
     """Every memory layout of the arguments gives the same values."""
     _, want = call(op, sample, plain)
     for k, name in enumerate(("transposed", "strided", "reversed")):
+
         def convert(array: Any, k: int = k) -> Any:
             made = _layouts(array)
             return from_array(made[k][1] if made else array)
@@ -167,7 +171,10 @@ class Point:
 
 
 def _agree(got: float, want: float, scale: float, what: str) -> None:
-    require(abs(got - want) <= RTOL * max(scale, abs(want)) + ATOL, f"{what}: {got:.10g}, central differences give {want:.10g}")
+    require(
+        abs(got - want) <= RTOL * max(scale, abs(want)) + ATOL,
+        f"{what}: {got:.10g}, central differences give {want:.10g}",
+    )
 
 
 def _differentiable(op: Op, sample: Sample) -> Point | None:
@@ -184,7 +191,9 @@ def check_vjp(op: Op, sample: Sample) -> None:
         return
     found = point.gradients()
     for g, t in zip(found, point.inputs, strict=True):
-        require(g.shape == t.shape and g.dtype is t.dtype, f"a gradient has {g.shape} {g.dtype} for {t.shape} {t.dtype}")
+        require(
+            g.shape == t.shape and g.dtype is t.dtype, f"a gradient has {g.shape} {g.dtype} for {t.shape} {t.dtype}"
+        )
     terms = [_dot(g._payload, v) for g, v in zip(found, point.directions, strict=True)]
     _agree(sum(terms), point.quotient(), sum(map(abs, terms)), "vjp")
 
@@ -204,13 +213,17 @@ def check_jvp(op: Op, sample: Sample) -> None:
     for i in sorted(op.signature.inputs, key=lambda i: _first(position, values[i])):
         value = values[i]
         if isinstance(value, tuple) and not op.rules.missing(i):
-            tangents[i] = tuple(from_array(next(moves) if v._payload.dtype.kind in "fc" else np.zeros_like(v._payload)) for v in value)
+            tangents[i] = tuple(
+                from_array(next(moves) if v._payload.dtype.kind in "fc" else np.zeros_like(v._payload)) for v in value
+            )
         elif isinstance(value, Tensor) and value._payload.dtype.kind in "fc" and not op.rules.missing(i):
             tangents[i] = from_array(np.asarray(next(moves)))
     pushed = push(op, values, results_of(op.function(*args, **kwargs)), tangents)
     got = sum(_dot(u, pushed[i]._payload) for u, i in zip(point.cotangents, point.numbers, strict=True))
     terms = [_dot(g._payload, v) for g, v in zip(point.gradients(), point.directions, strict=True)]
-    require(abs(got - sum(terms)) <= 1e-9 * (1 + sum(map(abs, terms))), f"jvp gives {got:.12g}, vjp gives {sum(terms):.12g}")
+    require(
+        abs(got - sum(terms)) <= 1e-9 * (1 + sum(map(abs, terms))), f"jvp gives {got:.12g}, vjp gives {sum(terms):.12g}"
+    )
 
 
 def _first(position: dict[int, Any], value: Any) -> int:
@@ -251,6 +264,7 @@ def check_precisions(op: Op, sample: Sample) -> None:
     """float32 and bfloat16 arguments give results of the dtype the rule says, near those of float64."""
     _, want = call(op, sample, plain)
     for dtype, tolerance in ((float32, 1e-3), (bfloat16, 0.1)):
+
         def convert(array: Any, dtype: Any = dtype) -> Any:
             return from_array(array.astype(dtype.numpy) if array.dtype == np.float64 else array)
 
@@ -359,7 +373,11 @@ def main() -> int:
 
 
 def _file(op: Op) -> str:
-    return str(op.kernel.__code__.co_filename) if hasattr(op.kernel, "__code__") else str(sys.modules[op.function.__module__].__file__)
+    return (
+        str(op.kernel.__code__.co_filename)
+        if hasattr(op.kernel, "__code__")
+        else str(sys.modules[op.function.__module__].__file__)
+    )
 
 
 if __name__ == "__main__":

@@ -26,7 +26,9 @@ class Literal:
 class Drawn:
     """A tensor argument of random elements."""
 
-    def __init__(self, shape: tuple[int, ...], kind: str, low: float | None, high: float | None, of: str | None) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], kind: str, low: float | None, high: float | None, of: str | None
+    ) -> None:
         self.shape, self.kind, self.low, self.high, self.of = shape, kind, low, high, of
 
     def draw(self, rng: np.random.Generator) -> Any:
@@ -37,7 +39,10 @@ class Drawn:
         elif self.kind == "boolean":
             array = rng.random(self.shape) < 0.5
         else:
-            low, high = (0.5 if self.kind == "positive" else -2.0) if low is None else low, 2.0 if high is None else high
+            low, high = (
+                (0.5 if self.kind == "positive" else -2.0) if low is None else low,
+                2.0 if high is None else high,
+            )
             array = rng.uniform(low, high, self.shape)
             if self.kind == "complex":
                 array = array + 1j * rng.uniform(low, high, self.shape)
@@ -86,7 +91,9 @@ class Sample:
 class ErrorSample(Sample):
     """A call that must raise ``error`` with a message that matches ``match``."""
 
-    def __init__(self, error: type[Exception], match: str, args: tuple[Any, ...], kwargs: dict[str, Any], seed: int) -> None:
+    def __init__(
+        self, error: type[Exception], match: str, args: tuple[Any, ...], kwargs: dict[str, Any], seed: int
+    ) -> None:
         super().__init__(args, kwargs, False, seed)
         self.error, self.match = error, match
 
@@ -127,7 +134,9 @@ class Sampler:
         """Return a call that must raise ``error`` with a message matching the regular expression ``match``."""
         return ErrorSample(error, match, self._recipes(inputs, kind, None, None, of), params, self._seed())
 
-    def tensor(self, shape: tuple[int, ...], kind: str = "real", low: Any = None, high: Any = None, of: Any = None) -> Any:
+    def tensor(
+        self, shape: tuple[int, ...], kind: str = "real", low: Any = None, high: Any = None, of: Any = None
+    ) -> Any:
         """Return one tensor argument of its own kind, where the tensors of a call differ."""
         return Drawn(shape, kind, low, high, of)
 

@@ -1,6 +1,6 @@
 """Writes ``core/methods.pyi``: what type checkers and editors see of the methods that the registry attaches to tensors.
 
-    python -m wengert.testing.stubs
+python -m wengert.testing.stubs
 """
 
 import inspect
@@ -66,7 +66,9 @@ def _parameter(parameter: inspect.Parameter) -> str:
 def _arguments(name: str, function: Any) -> str:
     """Return the parameters of a method as stub text; those of variadic operators are left open."""
     if name.startswith("__") and not name.startswith("__array"):
-        return "self" if name in _UNARY else "self, key: Any, value: Any" if name == "__setitem__" else "self, other: Any"
+        return (
+            "self" if name in _UNARY else "self, key: Any, value: Any" if name == "__setitem__" else "self, other: Any"
+        )
     op: Op | None = getattr(function, "op", None)
     if op is not None and op.signature.variadic is not None:
         return "self, *args: Any, **kwargs: Any"

@@ -21,7 +21,9 @@ def push(op: Op, values: list[Any], results: tuple[Any, ...], tangents: dict[int
         tangents: by argument index, the tangent of a tensor argument (a tuple of them for a sequence).
     """
     if op.jvp == "linear":
-        pushed = execute(op, [_tangent_or_zero(v, i, tangents) if i in op.signature.inputs else v for i, v in enumerate(values)])
+        pushed = execute(
+            op, [_tangent_or_zero(v, i, tangents) if i in op.signature.inputs else v for i, v in enumerate(values)]
+        )
         return pushed if isinstance(pushed, tuple) else (pushed,)
     if op.jvp == "bilinear":
         terms = [execute(op, [t if i == k else v for i, v in enumerate(values)]) for k, t in tangents.items()]

@@ -48,6 +48,7 @@ class Inexact(NamedTuple):
 
     @property
     def is_complex(self) -> bool:
+        """Whether the dtype has an imaginary part."""
         return self.part is not self.dtype
 
 
