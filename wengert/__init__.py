@@ -69,7 +69,8 @@ _SUBPACKAGES = (
 _ELSEWHERE = {"load_file": "serialization", "save_file": "serialization"}
 
 __all__ = [
-    "Generator", "Size", "Tensor", "autograd", "bfloat16", "bool", "cdouble", "cfloat", "complex64", "complex128", "default_generator", "device", "double", "dtype",
+    "Generator", "Size", "Tensor", "autograd", "bfloat16", "bool", "cdouble", "cfloat", "complex64", "complex128",
+    "default_generator", "device", "double", "dtype",
     "enable_grad", "finfo", "float", "float16", "float32", "float64", "get_default_dtype", "half", "iinfo", "inf",
     "inference_mode", "int", "int8", "int16", "int32", "int64", "is_anomaly_check_nan_enabled",
     "is_anomaly_enabled", "is_grad_enabled", "is_inference_mode_enabled", "long",

@@ -18,7 +18,8 @@ BINARY = [np.add, np.subtract, np.multiply, np.divide, np.power, np.maximum, np.
 def test_unary_ufuncs_record(ufunc):
     x = leaf([0.3, 0.7, 1.9])
     y = ufunc(x)
-    assert isinstance(y, wg.Tensor) and y.requires_grad
+    assert isinstance(y, wg.Tensor)
+    assert y.requires_grad
     np.testing.assert_allclose(y.detach().numpy(), ufunc(x.detach().numpy()))
     y.sum().backward()
     step = 1e-6
@@ -32,7 +33,8 @@ def test_binary_ufuncs_mix_arrays_and_tensors(ufunc, order):
     a, b = np.array([0.5, 1.5, 2.5]), leaf([1.25, 0.75, 2.0])
     args = (b, a) if order == "tensor first" else (a, b)
     y = ufunc(*args)
-    assert isinstance(y, wg.Tensor) and y.requires_grad
+    assert isinstance(y, wg.Tensor)
+    assert y.requires_grad
     np.testing.assert_allclose(
         y.detach().numpy(), ufunc(*[v.detach().numpy() if isinstance(v, wg.Tensor) else v for v in args])
     )
@@ -43,7 +45,8 @@ def test_binary_ufuncs_mix_arrays_and_tensors(ufunc, order):
 def test_an_array_on_the_left_of_an_operator_gives_a_tensor():
     x = leaf([1.0, 2.0])
     for y in (np.ones(2) * x, np.ones(2) - x, np.ones((2, 2)) @ x, np.float64(3.0) * x):
-        assert isinstance(y, wg.Tensor) and y.requires_grad
+        assert isinstance(y, wg.Tensor)
+        assert y.requires_grad
 
 
 @pytest.mark.parametrize(
@@ -74,7 +77,8 @@ def test_functions_agree_with_numpy_and_record(call, shape):
     array = np.random.default_rng(0).uniform(0.1, 1.0, shape) + np.eye(*shape) if len(shape) == 2 else np.arange(4.0)
     x = leaf(array)
     y = call(x)
-    assert isinstance(y, wg.Tensor) and y.requires_grad
+    assert isinstance(y, wg.Tensor)
+    assert y.requires_grad
     np.testing.assert_allclose(y.detach().numpy(), call(array))
 
 

@@ -50,12 +50,23 @@ class Planted:
     [
         ("atan2", lambda p: p.rule("input", lambda r: lambda g, *a: 2 * r(g, *a)), "vjp"),
         ("atan2", lambda p: p.rule("other", lambda r: lambda g, *a: -r(g, *a)), "vjp"),
-        ("matmul", lambda p: p.attribute("jvp", {"input": lambda t, other: ops.matmul(t, other), "other": lambda t, input: ops.matmul(input, t) * 2}), "jvp"),
+        (
+            "matmul",
+            lambda p: p.attribute(
+                "jvp",
+                {"input": lambda t, other: ops.matmul(t, other), "other": lambda t, input: ops.matmul(input, t) * 2},
+            ),
+            "jvp",
+        ),
         ("cumsum", lambda p: p.attribute("spec", lambda input, dim, *, dtype=None: input._replace(shape=(1,))), "spec"),
-        ("cat", lambda p: p.attribute("kernel", lambda tensors, dim=0: tensors[0].__iadd__(1)), "aliasing|layouts|spec"),
+        (
+            "cat",
+            lambda p: p.attribute("kernel", lambda tensors, dim=0: tensors[0].__iadd__(1)),
+            "aliasing|layouts|spec",
+        ),
         ("permute", lambda p: p.attribute("view", False), "aliasing"),
     ],
-)  # fmt: skip
+)
 def test_planted_faults_are_found(operator, plant, found, monkeypatch):
     plant(Planted(monkeypatch, operator))
     where = opcheck(operator, raise_exception=False)

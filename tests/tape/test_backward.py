@@ -121,14 +121,16 @@ def test_backward_inputs_limits_where_gradients_go():
     x, y = leaf([2.0]), leaf([3.0])
     h = x * y
     h.sum().backward(inputs=[x])
-    assert x.grad.item() == 3.0 and y.grad is None
+    assert x.grad.item() == 3.0
+    assert y.grad is None
 
 
 def test_backward_inputs_may_be_a_computed_tensor():
     x = leaf([2.0])
     h = x * 3
     (h * h).sum().backward(inputs=[h])
-    assert h.grad.item() == 12.0 and x.grad is None
+    assert h.grad.item() == 12.0
+    assert x.grad is None
 
 
 @pytest.mark.parametrize(
@@ -154,14 +156,18 @@ def test_wrong_requests_are_refused_with_what_to_do(call, error, message):
 def test_grad_leaves_the_grad_attributes_alone():
     x, y = leaf([2.0]), leaf([3.0])
     gx, gy = wg.autograd.grad((x * y).sum(), [x, y])
-    assert gx.item() == 3.0 and gy.item() == 2.0
-    assert x.grad is None and y.grad is None and not gx.requires_grad
+    assert gx.item() == 3.0
+    assert gy.item() == 2.0
+    assert x.grad is None
+    assert y.grad is None
+    assert not gx.requires_grad
 
 
 def test_grad_takes_and_returns_dictionaries():
     x, y = leaf([2.0]), leaf([3.0])
     found = wg.autograd.grad((x * y).sum(), {"x": x, "y": y})
-    assert found["x"].item() == 3.0 and found["y"].item() == 2.0
+    assert found["x"].item() == 3.0
+    assert found["y"].item() == 2.0
 
 
 def test_unused_inputs_give_none_or_zeros_on_request():
@@ -185,7 +191,8 @@ def test_a_gradient_edge_stands_for_its_tensor():
 def test_gradients_take_the_dtype_of_their_leaf():
     a, b = leaf([1.0, 2.0], wg.float32), leaf([3.0, 4.0])
     (a * b).sum().backward()
-    assert a.grad.dtype is wg.float32 and b.grad.dtype is wg.float64
+    assert a.grad.dtype is wg.float32
+    assert b.grad.dtype is wg.float64
 
 
 @pytest.mark.parametrize(
@@ -194,9 +201,11 @@ def test_gradients_take_the_dtype_of_their_leaf():
 def test_broadcasting_is_undone(shape_a, shape_b):
     a, b = leaf(np.ones(shape_a)), leaf(np.ones(shape_b))
     (a * b).sum().backward()
-    assert a.grad.shape == shape_a and b.grad.shape == shape_b
+    assert a.grad.shape == shape_a
+    assert b.grad.shape == shape_b
     size = np.broadcast(np.ones(shape_a), np.ones(shape_b)).size
-    assert float(a.grad.sum()) == size and float(b.grad.sum()) == size
+    assert float(a.grad.sum()) == size
+    assert float(b.grad.sum()) == size
 
 
 def test_grad_refuses_values_that_do_not_fit():
@@ -229,7 +238,8 @@ def test_reading_a_value_is_silent_and_converting_it_warns():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert y.item() == 6.0
-        assert "6." in repr(y) and f"{y:.1f}" == "6.0"
+        assert "6." in repr(y)
+        assert f"{y:.1f}" == "6.0"
         assert y.tolist() == 6.0
     for convert in (float, int, complex):
         with pytest.warns(GradientLossWarning, match="carries no gradient"):
@@ -342,7 +352,8 @@ def test_a_part_that_is_not_looked_at_cannot_poison_the_others(join, create_grap
     x, y = leaf(1.0), leaf(0.0)
     out = join(x * y / y, x + y)
     gx, gy = wg.autograd.grad(out, (x, y), create_graph=create_graph)
-    assert gx.item() == 1.0 and gy.item() == 1.0
+    assert gx.item() == 1.0
+    assert gy.item() == 1.0
 
 
 def _assigned(a, b):
@@ -356,6 +367,7 @@ def test_an_input_that_only_gets_a_structural_zero_has_zeros_for_a_gradient():
     x, y = leaf(2.0), leaf(3.0)
     out = wg.stack([x * x, y])[1]
     gx, gy = wg.autograd.grad(out, (x, y))
-    assert gx.item() == 0.0 and gy.item() == 1.0
+    assert gx.item() == 0.0
+    assert gy.item() == 1.0
     wg.stack([x * x, y])[1].backward()
     assert x.grad.item() == 0.0

@@ -52,8 +52,9 @@ class Op:
     """
 
     __slots__ = (
-        "batch", "composite", "cost", "doc", "family", "function", "home", "jvp", "kernel", "keywords", "lowering", "name", "outputs",
-        "places", "promote", "result", "rules", "samples", "signature", "single", "spec", "ufunc", "variable", "view", "widen",
+        "batch", "composite", "cost", "doc", "family", "function", "home", "jvp", "kernel", "keywords",
+        "lowering", "name", "outputs", "places", "promote", "result", "rules", "samples", "signature",
+        "single", "spec", "ufunc", "variable", "view", "widen",
     )  # fmt: skip
 
     def __init__(

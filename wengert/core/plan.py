@@ -40,9 +40,19 @@ class Plan:
     """
 
     __slots__ = (
-        "grouped", "keep_dtypes", "keep_inputs", "keep_outputs", "keep_params", "keep_shapes", "keeps_tensors", "many", "op",
-        "rules", "simple", "width",
-    )  # fmt: skip
+        "grouped",
+        "keep_dtypes",
+        "keep_inputs",
+        "keep_outputs",
+        "keep_params",
+        "keep_shapes",
+        "keeps_tensors",
+        "many",
+        "op",
+        "rules",
+        "simple",
+        "width",
+    )
 
     def __init__(self, rules: Any, wanted: set[int], table: "Rules") -> None:
         self.op = table.op
@@ -78,14 +88,33 @@ class Rules:
     """
 
     __slots__ = (
-        "dtypes", "holomorphic", "inputs", "joint", "many", "op", "outputs", "owner", "params", "plans", "rules", "shapes", "slot",
-        "width", "without",
-    )  # fmt: skip
+        "dtypes",
+        "holomorphic",
+        "inputs",
+        "joint",
+        "many",
+        "op",
+        "outputs",
+        "owner",
+        "params",
+        "plans",
+        "rules",
+        "shapes",
+        "slot",
+        "width",
+        "without",
+    )
 
     def __init__(
-        self, owner: str, names: Sequence[str], inputs: Sequence[int], outputs: Sequence[str],
-        rules: dict[str, Rule] | Rule, holomorphic: bool = False, many: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        owner: str,
+        names: Sequence[str],
+        inputs: Sequence[int],
+        outputs: Sequence[str],
+        rules: dict[str, Rule] | Rule,
+        holomorphic: bool = False,
+        many: bool = False,
+    ) -> None:
         self.owner = owner
         self.op: Any = None  # the operator itself, set when it is made
         self.holomorphic, self.many = holomorphic, many

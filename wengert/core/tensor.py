@@ -356,7 +356,10 @@ class Tensor(TensorMethods):
         return iter(ops.unbind(self, 0))
 
     def __contains__(self, element: Any) -> bool:
-        return bool((self == element)._payload.any())
+        found = self == element
+        if not isinstance(found, Tensor):
+            raise TypeError(f"a tensor holds numbers: 'in' takes a number or a tensor, got {type(element).__name__}")
+        return bool(found._payload.any())
 
     def __hash__(self) -> int:
         return id(self)

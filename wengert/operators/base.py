@@ -25,7 +25,12 @@ def _cast_spec(input: Spec, dtype: DType) -> Spec:
     spec=_cast_spec,
     widen=False,
     home=(),
-    samples=lambda s: [s((2, 3), dtype="float64"), s((2, 3), dtype="complex128"), s((), dtype="float32", grad=False), s((0, 2), dtype="complex64", grad=False)],
+    samples=lambda s: [
+        s((2, 3), dtype="float64"),
+        s((2, 3), dtype="complex128"),
+        s((), dtype="float32", grad=False),
+        s((0, 2), dtype="complex64", grad=False),
+    ],
 )
 def cast(input: Anything, dtype: DTypeOrNone) -> Any:
     """Return the tensor with another dtype; a complex number cast to a real one keeps its real part."""
@@ -35,7 +40,12 @@ def cast(input: Anything, dtype: DTypeOrNone) -> Any:
     return input.astype(target)
 
 
-@linear(transpose=lambda g: g, spec=lambda input, memory_format=None: input, widen=False, samples=lambda s: [s((2, 3)), s(()), s((0,))])
+@linear(
+    transpose=lambda g: g,
+    spec=lambda input, memory_format=None: input,
+    widen=False,
+    samples=lambda s: [s((2, 3)), s(()), s((0,))],
+)
 def clone(input: Anything, *, memory_format: Any = None) -> Any:
     """Return a copy in memory of its own; gradients pass through it."""
     return np.array(input, order="C")
@@ -62,7 +72,9 @@ def _expanded(shape: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, ...]:
         if want == -1 and new:
             raise ShapeError(f"expand(): -1 at the new dimension {i} of {size} is not allowed")
         if (want not in (-1, have) and have != 1) or want < -1:
-            raise ShapeError(f"expand(): size {want} at dimension {i} does not match {have} of the tensor of shape {shape}")
+            raise ShapeError(
+                f"expand(): size {want} at dimension {i} does not match {have} of the tensor of shape {shape}"
+            )
         target.append(have if want == -1 else want)
     return tuple(target)
 

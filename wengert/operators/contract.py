@@ -17,9 +17,25 @@ from wengert.core.registry import ops
 from wengert.errors import DTypeError, ShapeError
 
 __all__ = [
-    "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "chain_matmul", "dot", "einsum", "inner", "kron", "linear",
-    "matmul", "mm", "mv", "outer", "rows_product", "tensordot", "vdot",
-]  # fmt: skip
+    "addbmm",
+    "addmm",
+    "addmv",
+    "addr",
+    "baddbmm",
+    "bmm",
+    "chain_matmul",
+    "dot",
+    "inner",
+    "kron",
+    "linear",
+    "matmul",
+    "mm",
+    "mv",
+    "outer",
+    "rows_product",
+    "tensordot",
+    "vdot",
+]
 
 
 def _matmul_shape(a: tuple[int, ...], b: tuple[int, ...], name: str = "matmul") -> tuple[int, ...]:
@@ -86,11 +102,20 @@ def _product(a: Any, b: Any) -> Any:
     spec=_matmul_spec,
     cost=lambda input, other: 2 * math.prod(_matmul_shape(input.shape, other.shape)) * input.shape[-1],
     samples=lambda s: [
-        s((2, 3), (3, 4)), s((3,), (3,)), s((2, 3), (3,)), s((3,), (3, 2)), s((2, 2, 3), (3, 2)), s((2, 1, 2, 3), (3, 3, 1)),
-        s((3,), (2, 3, 2)), s((2, 2, 3), (3,)), s((2, 0), (0, 3)), s((0, 2), (2, 3)), s((2, 2), (2, 2), kind="complex"),
+        s((2, 3), (3, 4)),
+        s((3,), (3,)),
+        s((2, 3), (3,)),
+        s((3,), (3, 2)),
+        s((2, 2, 3), (3, 2)),
+        s((2, 1, 2, 3), (3, 3, 1)),
+        s((3,), (2, 3, 2)),
+        s((2, 2, 3), (3,)),
+        s((2, 0), (0, 3)),
+        s((0, 2), (2, 3)),
+        s((2, 2), (2, 2), kind="complex"),
         s.error(RuntimeError, r"cannot be multiplied.*3.*must equal", (2, 3), (2, 3)),
     ],
-)  # fmt: skip
+)
 def matmul(input: Number, other: Number) -> Any:
     """Matrix product with PyTorch's rules for vectors and batches: ``(…, m, k) @ (…, k, n) → (…, m, n)``."""
     _same_dtype("matmul", input, other)
@@ -108,19 +133,26 @@ def _ranked(name: str, *pairs: tuple[Any, int]) -> None:
             raise ShapeError(f"{name}(): expected a tensor of {ndim} dimensions, got shape {tuple(tensor.shape)}")
 
 
-@composite(samples=lambda s: [s((2, 3), (3, 4)), s((0, 3), (3, 2)), s.error(RuntimeError, "2 dimensions", (3,), (3, 2))], method=True)
+@composite(
+    samples=lambda s: [s((2, 3), (3, 4)), s((0, 3), (3, 2)), s.error(RuntimeError, "2 dimensions", (3,), (3, 2))],
+    method=True,
+)
 def mm(input: Any, mat2: Any) -> Any:
     """Product of two matrices, ``(m, k) @ (k, n) → (m, n)``."""
     _ranked("mm", (input, 2), (mat2, 2))
     return ops.matmul(input, mat2)
 
 
-@composite(samples=lambda s: [s((2, 2, 3), (2, 3, 2)), s.error(RuntimeError, "same batch", (2, 2, 3), (1, 3, 2))], method=True)
+@composite(
+    samples=lambda s: [s((2, 2, 3), (2, 3, 2)), s.error(RuntimeError, "same batch", (2, 2, 3), (1, 3, 2))], method=True
+)
 def bmm(input: Any, mat2: Any) -> Any:
     """Products of two batches of matrices, ``(b, m, k) @ (b, k, n) → (b, m, n)``."""
     _ranked("bmm", (input, 3), (mat2, 3))
     if input.shape[0] != mat2.shape[0]:
-        raise ShapeError(f"bmm(): the tensors need the same batch size, got {tuple(input.shape)} and {tuple(mat2.shape)}")
+        raise ShapeError(
+            f"bmm(): the tensors need the same batch size, got {tuple(input.shape)} and {tuple(mat2.shape)}"
+        )
     return ops.matmul(input, mat2)
 
 
@@ -180,11 +212,21 @@ def _linear_input(g: Any, weight: Any) -> Any:
 
 
 @bilinear(
-    transpose={"left": lambda g, right: ops.matmul(right, ops.transpose(g, 0, 1)), "right": lambda g, left: ops.matmul(left, g)},
+    transpose={
+        "left": lambda g, right: ops.matmul(right, ops.transpose(g, 0, 1)),
+        "right": lambda g, left: ops.matmul(left, g),
+    },
     spec=lambda left, right: Spec((left.shape[-1], right.shape[-1]), left.dtype),
     home=(),
-    samples=lambda s: [s((4, 2), (4, 3)), s((2, 2, 1), (2, 2, 3)), s((2, 0), (2, 3)), s((2,), (3,)), s((0, 2), (0, 3)), s((2, 2), (2, 1), kind="complex")],
-)  # fmt: skip
+    samples=lambda s: [
+        s((4, 2), (4, 3)),
+        s((2, 2, 1), (2, 2, 3)),
+        s((2, 0), (2, 3)),
+        s((2,), (3,)),
+        s((0, 2), (0, 3)),
+        s((2, 2), (2, 1), kind="complex"),
+    ],
+)
 def rows_product(left: Number, right: Number) -> Any:
     """Return the sum over all rows of their outer products, ``(…, n), (…, m) → (n, m)``: what a weight's gradient is."""
     rows = math.prod(left.shape[:-1])
@@ -209,10 +251,15 @@ def _linear_weight(g: Any, input: Any, weight_shape: tuple[int, ...]) -> Any:
     spec=_linear_spec,
     cost=lambda input, weight, bias=None: 2 * math.prod(input.shape) * weight.shape[0],
     samples=lambda s: [
-        s((4, 3), (2, 3), (2,)), s((3,), (2, 3), (2,)), s((2, 2, 3), (4, 3)), s((2, 3), (3,)), s((0, 3), (2, 3), (2,)),
-        s((2, 2), (2, 2), (2,), kind="complex"), s.error(RuntimeError, "in_features=4", (2, 3), (2, 4)),
+        s((4, 3), (2, 3), (2,)),
+        s((3,), (2, 3), (2,)),
+        s((2, 2, 3), (4, 3)),
+        s((2, 3), (3,)),
+        s((0, 3), (2, 3), (2,)),
+        s((2, 2), (2, 2), (2,), kind="complex"),
+        s.error(RuntimeError, "in_features=4", (2, 3), (2, 4)),
     ],
-)  # fmt: skip
+)
 def linear(input: Number, weight: Number, bias: Number = None) -> Any:
     """``input @ weight.T + bias``: ``(…, in) → (…, out)`` with weight ``(out, in)`` and bias ``(out,)``."""
     _same_dtype("linear", input, weight, bias)
@@ -225,11 +272,15 @@ def linear(input: Number, weight: Number, bias: Number = None) -> Any:
 def _added_spec(name: str) -> Any:
     def spec(input: Spec, mat1: Spec, mat2: Spec, *, beta: Any = 1, alpha: Any = 1) -> Spec:
         if len(mat1.shape) != 2 or len(mat2.shape) != 2:
-            raise ShapeError(f"{name}(): mat1 and mat2 must be matrices, got {tuple(mat1.shape)} and {tuple(mat2.shape)}")
+            raise ShapeError(
+                f"{name}(): mat1 and mat2 must be matrices, got {tuple(mat1.shape)} and {tuple(mat2.shape)}"
+            )
         _same_dtype(name, input, mat1, mat2)
         shape = _matmul_shape(mat1.shape, mat2.shape, name)
         if broadcast_shapes(name, shape, tuple(input.shape)) != shape:
-            raise ShapeError(f"{name}(): input of shape {tuple(input.shape)} does not broadcast to the product's shape {shape}")
+            raise ShapeError(
+                f"{name}(): input of shape {tuple(input.shape)} does not broadcast to the product's shape {shape}"
+            )
         return Spec(shape, mat1.dtype)
 
     return spec
@@ -253,9 +304,13 @@ def _scaled(x: Any, factor: Any) -> Any:
     holomorphic=True,
     inplace=True,
     spec=_added_spec("addmm"),
-    samples=lambda s: [s((2, 4), (2, 3), (3, 4)), s((4,), (2, 3), (3, 4), beta=0.5, alpha=-2), s((1, 1), (2, 0), (0, 2)),
-                       s((2, 2), (2, 1), (1, 2), beta=0)],
-)  # fmt: skip
+    samples=lambda s: [
+        s((2, 4), (2, 3), (3, 4)),
+        s((4,), (2, 3), (3, 4), beta=0.5, alpha=-2),
+        s((1, 1), (2, 0), (0, 2)),
+        s((2, 2), (2, 1), (1, 2), beta=0),
+    ],
+)
 def addmm(input: Number, mat1: Number, mat2: Number, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * input + alpha * (mat1 @ mat2)``; with ``beta=0`` NaN in ``input`` is ignored."""
     _same_dtype("addmm", input, mat1, mat2)
@@ -271,7 +326,9 @@ def _combined(name: str, input: Any, product: Any, beta: Any, alpha: Any) -> Any
     """Return ``beta * input + alpha * product`` in the shape of the product."""
     scaled, shape = _scaled(product, alpha), tuple(product.shape)
     if broadcast_shapes(name, shape, tuple(input.shape)) != shape:
-        raise ShapeError(f"{name}(): input of shape {tuple(input.shape)} does not broadcast to the product's shape {shape}")
+        raise ShapeError(
+            f"{name}(): input of shape {tuple(input.shape)} does not broadcast to the product's shape {shape}"
+        )
     return scaled if beta == 0 else _scaled(input, beta) + scaled
 
 
@@ -287,37 +344,51 @@ def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> 
     return _combined("addr", input, ops.outer(vec1, vec2), beta, alpha)
 
 
-@composite(samples=lambda s: [s((2, 3), (2, 2, 2), (2, 2, 3)), s((2, 3), (2, 2, 1), (2, 1, 3), beta=2, alpha=0.5)], method=True)
+@composite(
+    samples=lambda s: [s((2, 3), (2, 2, 2), (2, 2, 3)), s((2, 3), (2, 2, 1), (2, 1, 3), beta=2, alpha=0.5)], method=True
+)
 def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * input + alpha * Σᵢ batch1[i] @ batch2[i]``."""
     return _combined("addbmm", input, ops.sum(ops.bmm(batch1, batch2), 0), beta, alpha)
 
 
-@composite(samples=lambda s: [s((2, 2, 3), (2, 2, 2), (2, 2, 3)), s((3,), (2, 2, 1), (2, 1, 3), beta=2, alpha=0.5)], method=True)
+@composite(
+    samples=lambda s: [s((2, 2, 3), (2, 2, 2), (2, 2, 3)), s((3,), (2, 2, 1), (2, 1, 3), beta=2, alpha=0.5)],
+    method=True,
+)
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * input + alpha * (batch1 @ batch2)``, matrix by matrix."""
     return _combined("baddbmm", input, ops.bmm(batch1, batch2), beta, alpha)
 
 
 @composite(
-    samples=lambda s: [s((2, 3), (3, 2), dims=1), s((2, 3, 2), (3, 2, 2), dims=([1, 2], [0, 2])), s((2,), (3,), dims=0),
-                       s((2, 3), (2, 3)), s.error(RuntimeError, "sizes", (2, 3), (2, 3), dims=1)],
-)  # fmt: skip
+    samples=lambda s: [
+        s((2, 3), (3, 2), dims=1),
+        s((2, 3, 2), (3, 2, 2), dims=([1, 2], [0, 2])),
+        s((2,), (3,), dims=0),
+        s((2, 3), (2, 3)),
+        s.error(RuntimeError, "sizes", (2, 3), (2, 3), dims=1),
+    ],
+)
 def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
     """Sum of products over pairs of dimensions: the last ``dims`` of ``a`` with the first of ``b``, or two lists of them."""
     if out is not None:
         raise TypeError("tensordot(out=…) is not supported; assign the result")
     if isinstance(dims, int):
         if not 0 <= dims <= min(a.ndim, b.ndim):
-            raise ShapeError(f"tensordot(): dims={dims} is out of range for shapes {tuple(a.shape)} and {tuple(b.shape)}")
+            raise ShapeError(
+                f"tensordot(): dims={dims} is out of range for shapes {tuple(a.shape)} and {tuple(b.shape)}"
+            )
         left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
         pairs = [[int(d) for d in (group if isinstance(group, Sequence) else [group])] for group in dims]
         left, right = [axis_of(d, a.ndim) for d in pairs[0]], [axis_of(d, b.ndim) for d in pairs[1]]
     sizes = [a.shape[i] for i in left]
     if sizes != [b.shape[i] for i in right]:
-        raise ShapeError(f"tensordot(): the contracted sizes differ: {sizes} of {tuple(a.shape)}, "
-                         f"{[b.shape[i] for i in right]} of {tuple(b.shape)}")  # fmt: skip
+        raise ShapeError(
+            f"tensordot(): the contracted sizes differ: {sizes} of {tuple(a.shape)}, "
+            f"{[b.shape[i] for i in right]} of {tuple(b.shape)}"
+        )
     rows, columns = [i for i in range(a.ndim) if i not in left], [i for i in range(b.ndim) if i not in right]
     shape = (*[a.shape[i] for i in rows], *[b.shape[i] for i in columns])
     k = math.prod(sizes)
@@ -341,156 +412,3 @@ def kron(input: Any, other: Any) -> Any:
 def chain_matmul(*matrices: Any) -> Any:
     """Product of several matrices, multiplied in the cheapest order (see :func:`wengert.linalg.multi_dot`)."""
     return ops.linalg_multi_dot(matrices)
-
-
-@composite(
-    samples=lambda s: [
-        s("ij,jk->ik", (2, 3), (3, 2)), s("ii", (3, 3)), s("ii->i", (3, 3)), s("...ij,...jk", (2, 2, 3), (3, 2)), s("i,j->ij", (2,), (3,)),
-        s("bij,bjk,bk->bi", (2, 2, 3), (2, 3, 2), (2, 2)), s("ij->j", (2, 3)), s("ij->", (2, 3)), s("ji", (2, 3)), s("i,i", (3,), (3,)),
-        s("...i->...", (2, 2, 3)), s("ab,cd->abcd", (2, 1), (1, 2)), s("ij,ij->ij", (2, 1), (2, 3)), s(" i j , j k -> k i ", (2, 3), (3, 2)),
-        s.error(RuntimeError, "einsum", "ij,jk->il", (2, 3), (3, 2)), s.error(RuntimeError, "size", "ij,jk", (2, 3), (2, 2)),
-    ],
-)  # fmt: skip
-def einsum(equation: Any, *operands: Any) -> Any:
-    """Sum of products in Einstein's notation: ``einsum("bij,bjk->bik", a, b)``.
-
-    Labels are letters; ``...`` stands for broadcast dimensions; a label that occurs twice in one operand takes the
-    diagonal; labels missing after ``->`` are summed; without ``->`` those that occur once remain, in alphabetical order.
-
-    Raises:
-        ShapeError: naming the equation, the label and the sizes that differ.
-    """
-    if not isinstance(equation, str):
-        equation, operands = _from_sublists((equation, *operands))
-    elif len(operands) == 1 and isinstance(operands[0], list | tuple):
-        operands = tuple(operands[0])
-    terms, output = _parse(equation, [op.ndim for op in operands])
-    tensors = [_diagonalised(t, labels) for t, labels in zip(operands, terms, strict=True)]
-    sizes = _label_sizes(equation, tensors)
-    for i, (tensor, labels) in enumerate(tensors):
-        others = {x for j, (_, ls) in enumerate(tensors) if j != i for x in ls} | set(output)
-        tensors[i] = _summed(tensor, labels, [x for x in labels if x not in others])
-    for pair in _order(tensors, output, sizes):
-        chosen = [tensors[i] for i in pair]
-        tensors = [t for i, t in enumerate(tensors) if i not in pair]
-        if len(chosen) == 2:
-            needed = {x for _, labels in tensors for x in labels} | set(output)
-            chosen = [_contract_pair(chosen[0], chosen[1], needed, sizes)]
-        tensors.append(chosen[0])
-    tensor, labels = tensors[0]
-    tensor, labels = _summed(tensor, labels, [x for x in labels if x not in output])
-    return ops.permute(tensor, tuple(labels.index(x) for x in output)) if labels != output else tensor
-
-
-def _from_sublists(args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
-    """Return NumPy's list form, ``einsum(a, [0, 1], b, [1, 2], [0, 2])``, as an equation."""
-
-    def text(labels: Sequence[Any]) -> str:
-        return "".join("..." if x is Ellipsis else chr(65 + x if x < 26 else 71 + x) for x in labels)
-
-    count = len(args) // 2
-    equation = ",".join(text(args[2 * i + 1]) for i in range(count))
-    if len(args) % 2:
-        equation += "->" + text(args[-1])
-    return equation, tuple(args[0 : 2 * count : 2])
-
-
-def _parse(equation: str, ndims: list[int]) -> tuple[list[list[Any]], list[Any]]:
-    """Return the labels of each operand and of the result, the ellipsis written out as numbered labels."""
-    left, arrow, right = equation.replace(" ", "").partition("->")
-    parts = left.split(",")
-    if len(parts) != len(ndims):
-        raise ShapeError(f"einsum(): the equation {equation!r} has {len(parts)} operands, {len(ndims)} tensors were given")
-    terms = []
-    for part, ndim in zip(parts, ndims, strict=True):
-        before, dots, after = part.partition("...")
-        if not (before + after).isalpha() and before + after:
-            raise ShapeError(f"einsum(): labels must be letters, got {part!r} in {equation!r}")
-        wide = ndim - len(before) - len(after)
-        if wide < 0 or (wide and not dots):
-            raise ShapeError(f"einsum(): {part!r} in {equation!r} does not fit a tensor of {ndim} dimensions")
-        terms.append([*before, *range(-wide, 0), *after] if dots else [*before])
-    widest = max((sum(isinstance(x, int) for x in t) for t in terms), default=0)
-    flat = [x for t in terms for x in t if isinstance(x, str)]
-    if arrow:
-        before, dots, after = right.partition("...")
-        output: list[Any] = [*before, *(range(-widest, 0) if dots else ()), *after]
-    else:
-        output = [*range(-widest, 0), *sorted(x for x in set(flat) if flat.count(x) == 1)]
-    for x in output:
-        if isinstance(x, str) and (x not in flat or output.count(x) > 1):
-            raise ShapeError(f"einsum(): label {x!r} of the result must occur once there and in some operand: {equation!r}")
-    return terms, output
-
-
-def _diagonalised(tensor: Any, labels: list[Any]) -> tuple[Any, list[Any]]:
-    """Take diagonals until every label of the operand occurs once."""
-    for x in labels:
-        while labels.count(x) > 1:
-            i = labels.index(x)
-            j = labels.index(x, i + 1)
-            if tensor.shape[i] != tensor.shape[j]:
-                raise ShapeError(f"einsum(): label {x!r} has sizes {tensor.shape[i]} and {tensor.shape[j]} in one operand")
-            tensor = ops.diagonal(tensor, 0, i, j)
-            labels = [y for k, y in enumerate(labels) if k not in (i, j)] + [x]
-    return tensor, labels
-
-
-def _label_sizes(equation: str, tensors: list[tuple[Any, list[Any]]]) -> dict[Any, int]:
-    sizes: dict[Any, int] = {}
-    for tensor, labels in tensors:
-        for x, size in zip(labels, tensor.shape, strict=True):
-            if sizes.setdefault(x, size) == 1:
-                sizes[x] = size
-            elif size not in (1, sizes[x]):
-                raise ShapeError(f"einsum(): label {x!r} of {equation!r} has size {sizes[x]} in one operand and {size} in another")
-    return sizes
-
-
-def _summed(tensor: Any, labels: list[Any], gone: list[Any]) -> tuple[Any, list[Any]]:
-    if not gone:
-        return tensor, labels
-    return ops.sum(tensor, tuple(labels.index(x) for x in gone)), [x for x in labels if x not in gone]
-
-
-def _order(tensors: list[tuple[Any, list[Any]]], output: list[Any], sizes: dict[Any, int]) -> list[tuple[int, ...]]:
-    """Return which operands to contract, pair by pair: greedily the pair with the smallest result (Smith, Gray, 2018)."""
-    remaining = [set(labels) for _, labels in tensors]
-    path: list[tuple[int, ...]] = []
-    while len(remaining) > 1:
-        best: tuple[float, tuple[int, int]] | None = None
-        for i in range(len(remaining)):
-            for j in range(i + 1, len(remaining)):
-                rest = set(output).union(*(r for k, r in enumerate(remaining) if k not in (i, j)))
-                size = math.prod(sizes[x] for x in (remaining[i] | remaining[j]) & rest)
-                if best is None or size < best[0]:
-                    best = (size, (i, j))
-        assert best is not None
-        i, j = best[1]
-        rest = set(output).union(*(r for k, r in enumerate(remaining) if k not in (i, j)))
-        merged = (remaining[i] | remaining[j]) & rest
-        remaining = [r for k, r in enumerate(remaining) if k not in (i, j)] + [merged]
-        path.append((i, j))
-    return path
-
-
-def _contract_pair(a: Any, b: Any, needed: set[Any], sizes: dict[Any, int]) -> tuple[Any, list[Any]]:
-    """Contract two operands by one batched matrix product."""
-    (x, left), (y, right) = a, b
-    shared = [label for label in left if label in right]
-    batch = [label for label in shared if label in needed]
-    joined = [label for label in shared if label not in needed]
-    rows = [label for label in left if label not in shared]
-    columns = [label for label in right if label not in shared]
-    x = ops.expand(x, tuple(sizes[label] if label in shared else n for label, n in zip(left, x.shape, strict=True)))
-    y = ops.expand(y, tuple(sizes[label] if label in shared else n for label, n in zip(right, y.shape, strict=True)))
-    width = {label: n for label, n in (*zip(left, x.shape, strict=True), *zip(right, y.shape, strict=True))}
-
-    def laid_out(tensor: Any, labels: list[Any], groups: tuple[list[Any], ...]) -> Any:
-        flat = ops.permute(tensor, tuple(labels.index(label) for group in groups for label in group))
-        lead = [width[label] for label in groups[0]]
-        return ops.reshape(flat, (*lead, *[math.prod(width[label] for label in group) for group in groups[1:]]))
-
-    product = ops.matmul(laid_out(x, left, (batch, rows, joined)), laid_out(y, right, (batch, joined, columns)))
-    labels = [*batch, *rows, *columns]
-    return ops.reshape(product, tuple(width[label] for label in labels)), labels

@@ -79,6 +79,8 @@ def array_of(data: Any, dtype: DType | None, name: str) -> Any:
     if isinstance(data, Tensor | np.ndarray):
         array = data._payload if isinstance(data, Tensor) else data
         return np.array(array, (dtype or dtype_of(array.dtype)).numpy, order="C")
+    if isinstance(data, range):
+        data = list(data)
     found: set[DType] = set()
     tensors: list[Any] = []
     _leaves(data, found, tensors)

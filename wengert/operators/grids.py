@@ -38,7 +38,9 @@ def cartesian_prod(*tensors: Any) -> Any:
     """Return every combination of one element from each vector, one per row; a single vector is returned as it is."""
     for k, tensor in enumerate(tensors):
         if as_tensor(tensor).ndim != 1:
-            raise ShapeError(f"cartesian_prod(): tensor {k} must be a vector, got shape {tuple(as_tensor(tensor).shape)}")
+            raise ShapeError(
+                f"cartesian_prod(): tensor {k} must be a vector, got shape {tuple(as_tensor(tensor).shape)}"
+            )
     if len(tensors) == 1:
         return as_tensor(tensors[0])
     return ops.stack([ops.reshape(grid, (-1,)) for grid in ops.meshgrid(*tensors)], -1)

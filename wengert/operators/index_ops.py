@@ -136,7 +136,11 @@ def _index_fill(name: str, input: Any, dim: int, index: Any, value: Any) -> Any:
 
 @composite(
     method=True,
-    samples=lambda s: [s((3, 2), 0, s.array([2, 0]), 1.5), s((2, 3), -1, s.array([1, 1]), ()), s((3,), 0, s.array(1), 0)],
+    samples=lambda s: [
+        s((3, 2), 0, s.array([2, 0]), 1.5),
+        s((2, 3), -1, s.array([1, 1]), ()),
+        s((3,), 0, s.array(1), 0),
+    ],
 )
 def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
     """Return ``input`` with a number or a 0-d tensor in the slices at the positions ``index`` along ``dim``."""

@@ -76,7 +76,9 @@ def _unsupported(name: str) -> TypeError:
 def _spread(name: str) -> Callable[..., Any]:
     """NumPy's std and var: ddof instead of correction, 0 by default."""
 
-    def function(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
+    def function(
+        a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False
+    ) -> Any:
         return getattr(ops, name)(as_tensor(a), dim=axis, correction=ddof, keepdim=keepdims)
 
     return function

@@ -201,7 +201,6 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
         s((2, 3), N=2),
         s((2,), N=4),
         s((2,), kind="integer"),
-
         s.error(ValueError, "at least 1", (2,), N=0),
     ]
 )

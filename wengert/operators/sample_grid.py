@@ -45,9 +45,13 @@ def _along(points: Points, tangents: Sequence[Any], function: Callable[[Points],
 _GRID = [[[[-0.4, 0.3], [0.7, -0.2]], [[0.1, 0.55], [1.3, -0.35]]]]
 _VOLUME = [[[[[-0.4, 0.3, 0.15], [0.7, -0.2, 0.6]]]]]
 _WAYS = (
-    ("bilinear", "zeros", False), ("bilinear", "border", True), ("bilinear", "reflection", False),
-    ("nearest", "zeros", False), ("bicubic", "zeros", False), ("bicubic", "reflection", True),
-)  # fmt: skip
+    ("bilinear", "zeros", False),
+    ("bilinear", "border", True),
+    ("bilinear", "reflection", False),
+    ("nearest", "zeros", False),
+    ("bicubic", "zeros", False),
+    ("bicubic", "reflection", True),
+)
 
 
 def _samples(arguments: Any, sized: bool = False) -> Any:
@@ -136,12 +140,13 @@ def sampled_grid(g: Floating, input: Floating, points: Tensors, way: Any) -> Any
 @composite(
     home="nn.functional",
     samples=lambda s: [
-        s((1, 2, 3, 4), s.array(_GRID), align_corners=False), s((1, 2, 3, 4), s.array(_GRID), "bicubic", "border", True),
+        s((1, 2, 3, 4), s.array(_GRID), align_corners=False),
+        s((1, 2, 3, 4), s.array(_GRID), "bicubic", "border", True),
         s((1, 1, 2, 3, 2), s.array(_VOLUME), padding_mode="reflection", align_corners=False),
         s.error(RuntimeError, r"takes a grid", (1, 1, 2, 2), (2, 1, 1, 2)),
         s.error(ValueError, "no mode", (1, 1, 2, 2), s.array(_GRID), "cubic"),
     ],
-)  # fmt: skip
+)
 def grid_sample(
     input: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> Any:
@@ -179,11 +184,13 @@ def _centres(size: int, align_corners: bool) -> Any:
 @composite(
     home="nn.functional",
     samples=lambda s: [
-        s((2, 2, 3), size=[2, 1, 2, 3], align_corners=False), s((1, 2, 3), size=(1, 1, 2, 2), align_corners=True),
-        s((1, 3, 4), size=(1, 1, 2, 1, 2), align_corners=False), s.error(ValueError, "theta must be", (2, 3), size=(1, 1, 2, 2)),
+        s((2, 2, 3), size=[2, 1, 2, 3], align_corners=False),
+        s((1, 2, 3), size=(1, 1, 2, 2), align_corners=True),
+        s((1, 3, 4), size=(1, 1, 2, 1, 2), align_corners=False),
+        s.error(ValueError, "theta must be", (2, 3), size=(1, 1, 2, 2)),
         s.error(ValueError, "size must be", (1, 2, 3), size=(1, 2, 2)),
     ],
-)  # fmt: skip
+)
 def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any:
     """Return the grid at which :func:`wengert.nn.functional.grid_sample` applies affine maps.
 

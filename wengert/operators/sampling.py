@@ -83,35 +83,69 @@ def _shape(size: tuple[Any, ...], named: Any) -> tuple[int, ...]:
 def _inexact(dtype: Any, name: str) -> Any:
     found = settings.default_dtype if dtype is None else to_dtype(dtype)
     if found.category < FLOAT:
-        raise DTypeError(f"{name}() makes floating-point or complex numbers, got dtype={found}; use randint for integers")
+        raise DTypeError(
+            f"{name}() makes floating-point or complex numbers, got dtype={found}; use randint for integers"
+        )
     return found.numpy
 
 
 @creation
 def rand(
-    *shape: Any, size: Any = None, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
-) -> Any:  # fmt: skip
+    *shape: Any,
+    size: Any = None,
+    generator: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:
     """Return numbers uniform in [0, 1): ``rand(2, 3)`` or ``rand((2, 3))``."""
-    array = draw(generator, kernels.uniform, _shape(shape, size), _inexact(dtype or (out.dtype if out is not None else None), "rand"))
+    array = draw(
+        generator,
+        kernels.uniform,
+        _shape(shape, size),
+        _inexact(dtype or (out.dtype if out is not None else None), "rand"),
+    )
     return finished(array, device, requires_grad, out)
 
 
 @creation
 def randn(
-    *shape: Any, size: Any = None, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
-) -> Any:  # fmt: skip
+    *shape: Any,
+    size: Any = None,
+    generator: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:
     """Return numbers of the standard normal distribution (complex: variance 1, split over both parts)."""
-    array = draw(generator, kernels.normal, _shape(shape, size), _inexact(dtype or (out.dtype if out is not None else None), "randn"))
+    array = draw(
+        generator,
+        kernels.normal,
+        _shape(shape, size),
+        _inexact(dtype or (out.dtype if out is not None else None), "randn"),
+    )
     return finished(array, device, requires_grad, out)
 
 
 @creation
 def randint(
-    low: Any = 0, high: Any = None, size: Any = None, *, generator: Any = None, out: Any = None, dtype: Any = None,
-    layout: Any = None, device: Any = None, requires_grad: bool = False,
-) -> Any:  # fmt: skip
+    low: Any = 0,
+    high: Any = None,
+    size: Any = None,
+    *,
+    generator: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
     """Return integers of ``[low, high)``, every one equally likely: ``randint(high, size)`` or ``randint(low, high, size)``."""
     if isinstance(high, Sequence) and size is None:
         low, high, size = 0, low, high
@@ -126,9 +160,16 @@ def randint(
 
 @creation
 def randperm(
-    n: int, *, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False,
-) -> Any:  # fmt: skip
+    n: int,
+    *,
+    generator: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:
     """Return the integers 0 … n − 1 in random order."""
     count = as_int(n, "n")
     if count < 0:
@@ -138,13 +179,29 @@ def randperm(
 
 
 def _like(maker: Callable[..., Any], name: str) -> Callable[..., Any]:
-    def function(input: Tensor, *args: Any, dtype: Any = None, layout: Any = None, device: Any = None,
-                 requires_grad: bool = False, memory_format: Any = None, generator: Any = None) -> Any:  # fmt: skip
-        return maker(*args, size=tuple(input.shape), dtype=dtype or input.dtype, device=device, requires_grad=requires_grad,
-                     generator=generator)  # fmt: skip
+    def function(
+        input: Tensor,
+        *args: Any,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        memory_format: Any = None,
+        generator: Any = None,
+    ) -> Any:
+        return maker(
+            *args,
+            size=tuple(input.shape),
+            dtype=dtype or input.dtype,
+            device=device,
+            requires_grad=requires_grad,
+            generator=generator,
+        )
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Return what :func:`wengert.{name.removesuffix('_like')}` makes, in the shape and dtype of ``input``."
+    function.__doc__ = (
+        f"Return what :func:`wengert.{name.removesuffix('_like')}` makes, in the shape and dtype of ``input``."
+    )
     return function
 
 
@@ -153,7 +210,9 @@ randn_like = creation(_like(randn, "randn_like"))
 
 
 @creation
-def randint_like(input: Tensor, low: Any, high: Any = None, *, dtype: Any = None, generator: Any = None, **options: Any) -> Any:
+def randint_like(
+    input: Tensor, low: Any, high: Any = None, *, dtype: Any = None, generator: Any = None, **options: Any
+) -> Any:
     """Return integers of ``[low, high)`` (``[0, low)`` without ``high``) in the shape and dtype of ``input``."""
     low, high = (0, low) if high is None else (low, high)
     return randint(low, high, tuple(input.shape), dtype=dtype or input.dtype, generator=generator, **options)
@@ -172,7 +231,14 @@ def _floating(name: str, value: Any) -> Any:
 
 @creation
 def normal(
-    mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, out: Any = None, dtype: Any = None, **options: Any
+    mean: Any,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    **options: Any,
 ) -> Any:
     """Return normal numbers: of ``mean`` and ``std`` element by element, or of two numbers and a ``size``."""
     tensors = [t for t in (mean, std) if isinstance(t, Tensor)]
@@ -183,7 +249,9 @@ def normal(
         return finished(draw(generator, kernels.normal, shape, kind, *arrays), out=out)
     if size is None:
         raise TypeError("normal() of two numbers misses argument size")
-    return finished(draw(generator, kernels.normal, _shape((), size), _inexact(dtype, "normal"), mean, std), out=out, **options)
+    return finished(
+        draw(generator, kernels.normal, _shape((), size), _inexact(dtype, "normal"), mean, std), out=out, **options
+    )
 
 
 @creation
@@ -208,18 +276,24 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Any:
 
 
 @creation
-def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any = None) -> Any:
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any = None
+) -> Any:
     """Return ``num_samples`` class indices per row of ``input``, drawn in proportion to its weights: ``(…, n)`` int64."""
     array = _floating("multinomial", input)
     if array.ndim not in (1, 2):
         raise ShapeError(f"multinomial() takes weights of 1 or 2 dimensions, got shape {tuple(array.shape)}")
-    return finished(draw(generator, kernels.multinomial, array, as_int(num_samples, "num_samples"), replacement), out=out)
+    return finished(
+        draw(generator, kernels.multinomial, array, as_int(num_samples, "num_samples"), replacement), out=out
+    )
 
 
 # ---- in place
 
 
-def _drawn_into(name: str, kernel: Callable[..., Any], order: tuple[str, ...], defaults: dict[str, Any], doc: str) -> None:
+def _drawn_into(
+    name: str, kernel: Callable[..., Any], order: tuple[str, ...], defaults: dict[str, Any], doc: str
+) -> None:
     """Attach an in-place method that fills a tensor with random numbers."""
 
     def method(self: Any, *args: Any, generator: Any = None, **given: Any) -> Any:
@@ -227,7 +301,9 @@ def _drawn_into(name: str, kernel: Callable[..., Any], order: tuple[str, ...], d
         values = {**defaults, **dict(zip(order, args, strict=False)), **given}
         unknown = set(values) - set(order)
         if unknown or len(args) > len(order):
-            raise TypeError(f"{name}() takes {', '.join(order)} and generator, got {', '.join(sorted(unknown)) or args}")
+            raise TypeError(
+                f"{name}() takes {', '.join(order)} and generator, got {', '.join(sorted(unknown)) or args}"
+            )
         array = draw(generator, kernel, self._payload.shape, self._payload.dtype, *[values[k] for k in order])
         np.copyto(self._payload, array, casting="unsafe")
         wrote(self, name)
@@ -263,7 +339,9 @@ def _random_(self: Any, *args: Any, generator: Any = None, **given: Any) -> Any:
         raise TypeError(f"random_() takes from, to and generator, got {', '.join(given) or args}")
     dtype = self._payload.dtype
     if high is None:
-        high = 2 if dtype.kind == "b" else np.iinfo(dtype).max if dtype.kind in "iu" else 1 << (np.finfo(dtype).nmant + 1)
+        high = (
+            2 if dtype.kind == "b" else np.iinfo(dtype).max if dtype.kind in "iu" else 1 << (np.finfo(dtype).nmant + 1)
+        )
     check_writable("random_", self)
     kind = dtype if dtype.kind != "b" else np.dtype(np.uint8)
     np.copyto(self._payload, draw(generator, kernels.integers, self._payload.shape, kind, low, high), casting="unsafe")
@@ -274,9 +352,13 @@ def _random_(self: Any, *args: Any, generator: Any = None, **given: Any) -> Any:
 attach("uniform_", _uniform_)
 attach("random_", _random_)
 _drawn_into("normal_", kernels.normal, ("mean", "std"), {"mean": 0.0, "std": 1.0}, "Fill with normal numbers.")
-_drawn_into("exponential_", kernels.exponential, ("lambd",), {"lambd": 1.0}, "Fill with exponential numbers of rate lambd.")
+_drawn_into(
+    "exponential_", kernels.exponential, ("lambd",), {"lambd": 1.0}, "Fill with exponential numbers of rate lambd."
+)
 _drawn_into("cauchy_", kernels.cauchy, ("median", "sigma"), {"median": 0.0, "sigma": 1.0}, "Fill with Cauchy numbers.")
-_drawn_into("log_normal_", kernels.log_normal, ("mean", "std"), {"mean": 1.0, "std": 2.0}, "Fill with log-normal numbers.")
+_drawn_into(
+    "log_normal_", kernels.log_normal, ("mean", "std"), {"mean": 1.0, "std": 2.0}, "Fill with log-normal numbers."
+)
 _drawn_into("geometric_", kernels.geometric, ("p",), {}, "Fill with geometric numbers: trials up to the first success.")
 
 
@@ -334,13 +416,17 @@ def _channel_dropout(name: str, dims: tuple[int, ...]) -> Callable[..., Any]:
 
     def function(input: Any, p: Any = 0.5, training: bool = True, inplace: bool = False) -> Any:
         if input.ndim not in dims:
-            raise ShapeError(f"{name}(): expected {' or '.join(map(str, dims))} dimensions, got shape {tuple(input.shape)}")
+            raise ShapeError(
+                f"{name}(): expected {' or '.join(map(str, dims))} dimensions, got shape {tuple(input.shape)}"
+            )
         lead = 2 if input.ndim == dims[-1] else 1
         shape = (*input.shape[:lead], *(1,) * (input.ndim - lead))
         return _dropped(input, _checked_rate(name, p), training, inplace, shape)
 
     function.__name__ = name
-    function.__doc__ = "While training, set whole channels to 0 with probability ``p`` and scale the others by 1/(1 − p)."
+    function.__doc__ = (
+        "While training, set whole channels to 0 with probability ``p`` and scale the others by 1/(1 − p)."
+    )
     function.__module__ = __name__
     shape = (2, *(3,) * (dims[-1] - 1))
     return composite(samples=lambda s: [s(shape, 0.5, False), s(shape, 0.0)], home="nn.functional")(function)
@@ -384,5 +470,3 @@ def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float =
     index = ops.argmax(soft, dim, True)
     one = ops.scatter(ops.zeros_like(soft), dim, index, 1.0)
     return one - soft.detach() + soft
-
-

@@ -106,9 +106,12 @@ class Walk:
             self.captured[node] = g
         if isinstance(node, Leaf):
             if g is not None and self.into_leaves:
-                holder = [g]
-                del g
+                holder = [run_pre_hooks(node, g)]
+                hooked = node.extra is not None and node.extra.post_hooks
+                g = holder[0] if hooked else None  # nothing else may hold what the leaf is to own
                 into_leaf(node, holder, self.create)
+                if hooked:
+                    run_post_hooks(node, [], g)
             return
         if g is ZERO:
             self._pass_zero(node)

@@ -31,7 +31,7 @@ __all__ = ["Failure", "opcheck"]
 EPS, RTOL, ATOL = 1e-6, 1e-5, 1e-7
 
 
-class Failure(AssertionError):
+class Failure(AssertionError):  # noqa: N818 - a failed check, not an error
     """One property that does not hold for one sample."""
 
 

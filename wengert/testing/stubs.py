@@ -33,9 +33,18 @@ def attach_absent(names: tuple[str, ...], cls: type[Any]) -> None: ...
 class TensorMethods:
 '''
 _NOT_TENSORS = {
-    "__bool__": "builtins.bool", "__setitem__": "None", "tolist": "Any", "__array_ufunc__": "Any", "__array_function__": "Any", "backward": "None",
-    "retain_grad": "None", "retains_grad": "builtins.bool", "device": "Any", "equal": "builtins.bool", "allclose": "builtins.bool",
-}  # fmt: skip
+    "__bool__": "builtins.bool",
+    "__setitem__": "None",
+    "tolist": "Any",
+    "__array_ufunc__": "Any",
+    "__array_function__": "Any",
+    "backward": "None",
+    "retain_grad": "None",
+    "retains_grad": "builtins.bool",
+    "device": "Any",
+    "equal": "builtins.bool",
+    "allclose": "builtins.bool",
+}
 
 
 _UNARY = ("__abs__", "__bool__", "__invert__", "__neg__", "__pos__")
