@@ -66,7 +66,7 @@ inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
 _SUBPACKAGES = (
     "cli", "data", "fft", "library", "linalg", "nn", "optim", "random", "serialization", "special", "testing", "utils",
 )  # fmt: skip
-_ELSEWHERE = {"load_file": "serialization", "save_file": "serialization"}
+_ELSEWHERE = dict.fromkeys(("load", "load_file", "save", "save_file"), "serialization")
 
 __all__ = [
     "Generator", "Size", "Tensor", "autograd", "bfloat16", "bool", "cdouble", "cfloat", "complex64", "complex128",

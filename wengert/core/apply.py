@@ -150,8 +150,8 @@ def execute(op: Op, values: list[Any]) -> Any:
         wrapped = [from_array(result if target is None and type(result) is np.ndarray else _settle(op, result, target))]
     else:
         wrapped = [from_array(_settle(op, r, target)) for r in result]
-    if op.view and not state.inference:
-        _link_views(op, values, wrapped, not state.grad, single)
+    if op.view:
+        _link_views(op, values, wrapped, "" if state.grad else "inference" if state.inference else "no_grad", single)
     if state.grad and op.family != "nondifferentiable":
         record(op, values, wrapped)
     if single:
@@ -229,8 +229,8 @@ def _settle(op: Op, array: Any, target: DType | None) -> Any:
     return thread.state.run(array.astype, target.numpy)
 
 
-def _link_views(op: Op, values: list[Any], results: list[Any], no_grad: bool, single: bool) -> None:
-    """Link results that share the first argument's memory to their base."""
+def _link_views(op: Op, values: list[Any], results: list[Any], mode: str, single: bool) -> None:
+    """Link results that share the first argument's memory to their base; ``mode`` is the grad mode if nothing is recorded."""
     source = values[op.signature.inputs[0]]
     memory = source._payload
     for k, out in enumerate(results):
@@ -238,15 +238,17 @@ def _link_views(op: Op, values: list[Any], results: list[Any], no_grad: bool, si
             problem = None
             if not single:
                 problem = f"it is one of several views returned by {op.name}()"
-            elif no_grad:
-                problem = "it was made in no_grad mode"
+            elif mode:
+                problem = f"it was made in {mode} mode"
             origin = source._view
             step = (op, [None, *values[1:]], None if single else k)
             base = source if origin is None else origin.base
             chain = (step,) if origin is None else (*origin.chain, step)
             if origin is not None and origin.problem and problem is None:
                 problem = origin.problem
-            if base._cell is not INFERENCE:
+            if base._cell is INFERENCE:
+                out._cell = INFERENCE
+            else:
                 out._cell = version_of(base)
                 out._view = View(base, chain, problem)
 

@@ -8,7 +8,7 @@ from wengert.core.node import OpNode, Output, Version, next_sequence
 from wengert.core.operator import Op
 from wengert.core.place import describe, here
 from wengert.core.state import State, thread
-from wengert.core.tensor import Tensor, from_array, refresh
+from wengert.core.tensor import Tensor, from_array, refresh, version_of
 from wengert.errors import InplaceError, MissingRuleError
 
 __all__ = ["Packed", "pack", "record", "unpack"]
@@ -148,14 +148,18 @@ def pack(tensor: Any, state: State) -> Packed:
     """Return a saved tensor as the innermost pack hook returned it."""
     pack, unpack_hook = state.saved_hooks[-1]
     plain = from_array(tensor._payload)
-    plain._cell = tensor._cell
+    plain._cell = cell = version_of(tensor)
     plain._node = tensor._node
+    before = cell.count
     grad, state.grad = state.grad, False
     hooks, state.saved_hooks = state.saved_hooks, []
     try:
-        return Packed(pack(plain), unpack_hook)
+        packed = pack(plain)
     finally:
         state.grad, state.saved_hooks = grad, hooks
+    if cell.count != before:
+        raise InplaceError("a pack hook must not change the tensor it is given in place; return a changed copy")
+    return Packed(packed, unpack_hook)
 
 
 def unpack(node: OpNode, slot: int, needs: tuple[bool, ...] | None = None) -> Any:

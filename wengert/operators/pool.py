@@ -13,31 +13,12 @@ from wengert.errors import ShapeError
 from wengert.operators.checks import per_dim
 
 __all__ = [
-    "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d",
-    "adaptive_avg_pool3d",
-    "adaptive_max_pool1d",
-    "adaptive_max_pool1d_with_indices",
-    "adaptive_max_pool2d",
-    "adaptive_max_pool2d_with_indices",
-    "adaptive_max_pool3d",
-    "adaptive_max_pool3d_with_indices",
-    "avg_pool1d",
-    "avg_pool2d",
-    "avg_pool3d",
-    "lp_pool1d",
-    "lp_pool2d",
-    "lp_pool3d",
-    "max_pool1d",
-    "max_pool1d_with_indices",
-    "max_pool2d",
-    "max_pool2d_with_indices",
-    "max_pool3d",
-    "max_pool3d_with_indices",
-    "max_unpool1d",
-    "max_unpool2d",
-    "max_unpool3d",
-]
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
+    "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool2d_with_indices",
+    "adaptive_max_pool3d", "adaptive_max_pool3d_with_indices", "avg_pool1d", "avg_pool2d", "avg_pool3d", "lp_pool1d",
+    "lp_pool2d", "lp_pool3d", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices",
+    "max_pool3d", "max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d",
+]  # fmt: skip
 
 Sizes = Sequence[int]
 _FUNCTIONAL = "nn.functional"
@@ -65,15 +46,9 @@ def _windows(name: str, dims: int, kernel_size: Any, stride: Any, padding: Any) 
 
 
 def _max_pool(
-    dims: int,
-    input: Any,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
+    dims: int, input: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
     return_indices: bool,
-) -> Any:
+) -> Any:  # fmt: skip
     name = f"max_pool{dims}d"
     _check_input(name, input, dims)
     kernel, stride, padding = _windows(name, dims, kernel_size, stride, padding)
@@ -84,39 +59,27 @@ def _max_pool(
 def _max_samples(dims: int, **options: Any) -> Any:
     size = (3, 4, 5)[3 - dims :] if dims < 3 else (2, 2, 3)
     return lambda s: [
-        s((1, 2, *size), 2, **options),
-        s((2, *size), kernel_size=2, stride=1, padding=1, **options),
-        s((1, *size), 2, stride=2, ceil_mode=True, **options),
-        s((1, *size), 1, dilation=2, **options),
+        s((1, 2, *size), 2, **options), s((2, *size), kernel_size=2, stride=1, padding=1, **options),
+        s((1, *size), 2, stride=2, ceil_mode=True, **options), s((1, *size), 1, dilation=2, **options),
         s.error(RuntimeError, r"must be \(N, C, ", (2,), 2),
         s.error(RuntimeError, "kernel_size takes an int", (1, *size), [2] * (dims + 1)),
-    ]
+    ]  # fmt: skip
 
 
 @composite(home=_BOTH, samples=_max_samples(1))
 def max_pool1d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
+    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return the maximum of each window of (N, C, L); see :func:`wengert.max_pool2d`."""
     return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 @composite(home=_BOTH, samples=_max_samples(2))
 def max_pool2d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
+    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return the maximum of each window of (N, C, H, W) or (C, H, W). Of equal maxima the first gets the gradient.
 
     Args:
@@ -138,56 +101,36 @@ def max_pool2d(
 
 @composite(home=_BOTH, samples=_max_samples(3))
 def max_pool3d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
+    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return the maximum of each window of (N, C, D, H, W); see :func:`wengert.max_pool2d`."""
     return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 @composite(home=_BOTH, samples=_max_samples(1))
 def max_pool1d_with_indices(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
+    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
     return_indices: bool = True,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return the maximum of each window of (N, C, L) and its position."""
     return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
 @composite(home=_FUNCTIONAL, samples=_max_samples(2))
 def max_pool2d_with_indices(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
+    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
     return_indices: bool = True,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return the maximum of each window of (N, C, H, W) and its flat position."""
     return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
 @composite(home=_FUNCTIONAL, samples=_max_samples(3))
 def max_pool3d_with_indices(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
+    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
     return_indices: bool = True,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return the maximum of each window of (N, C, D, H, W) and its flat position."""
     return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
@@ -196,15 +139,9 @@ def max_pool3d_with_indices(
 
 
 def _avg_pool(
-    dims: int,
-    input: Any,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: bool,
-    count_include_pad: bool,
+    dims: int, input: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool,
     divisor: Any,
-) -> Any:
+) -> Any:  # fmt: skip
     name = f"avg_pool{dims}d"
     _check_input(name, input, dims)
     kernel, stride, padding = _windows(name, dims, kernel_size, stride, padding)
@@ -214,23 +151,17 @@ def _avg_pool(
 def _avg_samples(dims: int) -> Any:
     size = (3, 4, 5)[3 - dims :] if dims < 3 else (2, 2, 3)
     return lambda s: [
-        s((1, 2, *size), 2),
-        s((2, *size), kernel_size=2, stride=1, padding=1),
-        s((1, *size), 2, stride=2, ceil_mode=True),
-        s((1, *size), 2, padding=1, count_include_pad=False),
+        s((1, 2, *size), 2), s((2, *size), kernel_size=2, stride=1, padding=1),
+        s((1, *size), 2, stride=2, ceil_mode=True), s((1, *size), 2, padding=1, count_include_pad=False),
         s((1, 1, *size), 2, kind="integer"),
-    ]
+    ]  # fmt: skip
 
 
 @composite(home=_BOTH, samples=_avg_samples(1))
 def avg_pool1d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
+    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return the average of each window of (N, C, L); see :func:`wengert.nn.functional.avg_pool2d`."""
     return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
@@ -239,14 +170,9 @@ def avg_pool1d(
     home=_FUNCTIONAL, samples=lambda s: [*_avg_samples(2)(s), s((1, 2, 3), kernel_size=(1, 2), divisor_override=3)]
 )
 def avg_pool2d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: Any = None,
-) -> Any:
+    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: Any = None,
+) -> Any:  # fmt: skip
     """Return the average of each window of (N, C, H, W) or (C, H, W).
 
     Args:
@@ -268,14 +194,9 @@ def avg_pool2d(
 
 @composite(home=_FUNCTIONAL, samples=_avg_samples(3))
 def avg_pool3d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: Any = None,
-) -> Any:
+    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: Any = None,
+) -> Any:  # fmt: skip
     """Return the average of each window of (N, C, D, H, W); see :func:`wengert.nn.functional.avg_pool2d`."""
     return _avg_pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
@@ -294,12 +215,9 @@ def _lp_pool(dims: int, input: Any, norm_type: float, kernel_size: Any, stride: 
 def _lp_samples(dims: int) -> Any:
     size = (4, 3, 4)[3 - dims :] if dims < 3 else (2, 2, 2)
     return lambda s: [
-        s((1, 2, *size), 2, 2),
-        s((1, *size), 3.0, 2, stride=1, kind="positive"),
-        s((1, *size), 2, 2, ceil_mode=True),
-        s((1, *size), float("inf"), 2),
-        s((1, *size), 1, 2),
-    ]
+        s((1, 2, *size), 2, 2), s((1, *size), 3.0, 2, stride=1, kind="positive"), s((1, *size), 2, 2, ceil_mode=True),
+        s((1, *size), float("inf"), 2), s((1, *size), 1, 2),
+    ]  # fmt: skip
 
 
 @composite(
@@ -338,13 +256,10 @@ def _output_size(name: str, input: Any, output_size: Any, dims: int) -> tuple[in
 def _adaptive_samples(dims: int) -> Any:
     size = (3, 4, 5)[3 - dims :] if dims < 3 else (2, 2, 3)
     return lambda s: [
-        s((1, 2, *size), 2),
-        s((1, *size), output_size=[3] * dims),
+        s((1, 2, *size), 2), s((1, *size), output_size=[3] * dims), s((2, *size), 1),
         s((1, *size), [None, *[2] * (dims - 1)] if dims > 1 else 3),
-        s((2, *size), 1),
-        s((0, 1, *size), 1),
-        s.error(RuntimeError, "output_size takes", (1, *size), [2] * (dims + 1)),
-    ]
+        s((0, 1, *size), 1), s.error(RuntimeError, "output_size takes", (1, *size), [2] * (dims + 1)),
+    ]  # fmt: skip
 
 
 @composite(home=_BOTH, samples=_adaptive_samples(1))
@@ -456,13 +371,12 @@ def _max_unpool(
 @composite(
     home=_FUNCTIONAL,
     samples=lambda s: [
-        s((1, 2), s.array([[1, 2]]), 2),
-        s((1, 1, 2), s.array([[[0, 4]]]), 2, output_size=[5]),
+        s((1, 2), s.array([[1, 2]]), 2), s((1, 1, 2), s.array([[[0, 4]]]), 2, output_size=[5]),
         s((1, 2), s.array([[1, 3]]), 3, stride=2, padding=1, output_size=(4,)),
         s.error(ValueError, "less than a stride", (1, 2), s.array([[1, 2]]), 2, output_size=[9]),
         s.error(IndexError, "out of bounds", (1, 2), s.array([[1, 4]]), 2),
     ],
-)
+)  # fmt: skip
 def max_unpool1d(
     input: Any, indices: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> Any:

@@ -57,14 +57,7 @@ def drain(walk: Any, state: State) -> None:
                 into_leaf(node, pending, False)
             continue
         g = pending[GRADIENT]
-        if (
-            special
-            or type(node) is not OpNode
-            or g is None
-            or g is ZERO
-            or not node.plan.simple
-            or type(node.saved) is Freed
-        ):
+        if special or type(node) is not OpNode or g is None or g is ZERO or not_simple(node):
             walk.visit(node, pending, state)
             continue
         pending[GRADIENT] = None
@@ -97,13 +90,18 @@ def drain(walk: Any, state: State) -> None:
             if not waiting[LEFT]:
                 if following is None and not ready:
                     following = after
-                else:
-                    heappush(ready, (-after.sequence, id(after), after))
-                    if following is not None:
-                        heappush(ready, (-following.sequence, id(following), following))
-                        following = None
+                    continue
+                heappush(ready, (-after.sequence, id(after), after))
+                if following is not None:
+                    heappush(ready, (-following.sequence, id(following), following))
+                    following = None
         if not keep and node.plan.keeps_tensors:
             node.saved, node.versions = freed, None
+
+
+def not_simple(node: OpNode) -> bool:
+    """True for a node with several results or joint rules, or one that was freed."""
+    return not node.plan.simple or type(node.saved) is Freed
 
 
 def on_arrays(run: Any, rule: Any, g: Any, node: OpNode, slots: Any) -> Any:
