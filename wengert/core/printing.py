@@ -7,13 +7,26 @@ import numpy as np
 __all__ = ["format_tensor", "set_printoptions"]
 
 _options: dict[str, Any] = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "sci_mode": None}
+_PROFILES = {
+    "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
+    "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
+    "full": {"precision": 4, "threshold": float("inf"), "edgeitems": 3, "linewidth": 80},
+}
 
 
 def set_printoptions(
     precision: int | None = None, threshold: int | None = None, edgeitems: int | None = None,
-    linewidth: int | None = None, sci_mode: bool | None = None,
+    linewidth: int | None = None, profile: str | None = None, sci_mode: bool | None = None,
 ) -> None:  # fmt: skip
-    """Set how tensors print: digits, elements before summarising, items at each edge, line width, scientific mode."""
+    """Set how tensors print: digits, elements before summarising, items at each edge, line width, scientific mode.
+
+    Args:
+        profile: "default", "short" or "full", what the others start from.
+    """
+    if profile is not None:
+        if profile.lower() not in _PROFILES:
+            raise ValueError(f"profile must be 'default', 'short' or 'full', got {profile!r}")
+        _options.update(_PROFILES[profile.lower()])
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
     _options.update({k: v for k, v in given.items() if v is not None})
     _options["sci_mode"] = sci_mode
@@ -62,7 +75,7 @@ def format_tensor(tensor: Any) -> str:
             threshold=_options["threshold"], edgeitems=_options["edgeitems"], formatter=_formatter(array),
         ) if array.size or array.ndim == 1 else "[]"  # fmt: skip
     suffix = "" if array.size else f", size={tuple(array.shape)}" if array.ndim != 1 else ""
-    if tensor.dtype.name not in ("float32", "int64", "bool"):
+    if tensor.dtype.name not in ("float32", "int64", "bool") or (tensor.dtype.name != "float32" and not array.size):
         suffix += f", dtype={tensor.dtype}"
     if tensor.grad_fn is not None:
         suffix += f", grad_fn=<{tensor.grad_fn.name()}>"

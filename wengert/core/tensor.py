@@ -399,7 +399,12 @@ class Tensor(TensorMethods):
     def __dlpack__(self, **options: Any) -> Any:
         if self.requires_grad:
             raise RuntimeError("a tensor that requires grad cannot be exported by DLPack; use .detach()")
-        return self._payload.__dlpack__(**options)
+        array = self._payload
+        if any(stride < 0 for stride in array.strides):  # some importers cannot read these
+            if options.get("copy") is False:
+                raise BufferError("a tensor with negative strides cannot be exported by DLPack without a copy")
+            array = array.copy()
+        return array.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)  # (CPU, 0) in the DLPack standard

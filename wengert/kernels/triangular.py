@@ -37,22 +37,37 @@ def solve_triangular(a: Array, b: Array, upper: bool, unit: bool) -> Array:
     starts = range(0, n, BLOCK)
     for start in reversed(starts) if upper else starts:
         rows = slice(start, min(start + BLOCK, n))
-        _substitute(a[..., rows, rows], x[..., rows, :], upper, unit)
+        x[..., rows, :] = _solve_block(a[..., rows, rows], x[..., rows, :], upper, unit)
         rest = slice(0, start) if upper else slice(rows.stop, n)
         if rest.stop > rest.start:
             x[..., rest, :] -= a[..., rest, rows] @ x[..., rows, :]
     return x
 
 
-def _substitute(a: Array, x: Array, upper: bool, unit: bool) -> None:
-    """Solve one diagonal block in place, row by row."""
-    n = a.shape[-1]
-    for i in reversed(range(n)) if upper else range(n):
-        known = slice(i + 1, n) if upper else slice(0, i)
-        if known.stop > known.start:
-            x[..., i, :] -= (a[..., i : i + 1, known] @ x[..., known, :])[..., 0, :]
-        if not unit:
-            x[..., i, :] /= a[..., i, i, np.newaxis]
+def _solve_block(a: Array, b: Array, upper: bool, unit: bool) -> Array:
+    """Solve with one diagonal block.
+
+    LAPACK's general solver exchanges no rows of an upper triangular matrix, so it is back substitution; a lower one read
+    backwards is upper. It refuses zeros on the diagonal, which substitution row by row divides by.
+    """
+    order = slice(None) if upper else slice(None, None, -1)
+    triangle = np.triu(a[..., order, order])
+    if unit:
+        np.einsum("...ii->...i", triangle)[...] = 1
+    x = b[..., order, :]
+    try:
+        return np.asarray(np.linalg.solve(triangle, x)[..., order, :])
+    except np.linalg.LinAlgError:
+        return _substitute(triangle, x)[..., order, :]
+
+
+def _substitute(a: Array, b: Array) -> Array:
+    """Solve with upper triangular ``a``, row by row."""
+    x = np.array(np.broadcast_to(b, (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:])))
+    for i in reversed(range(a.shape[-1])):
+        x[..., i, :] -= (a[..., i : i + 1, i + 1 :] @ x[..., i + 1 :, :])[..., 0, :]
+        x[..., i, :] /= a[..., i, i, np.newaxis]
+    return x
 
 
 def lu_factor(a: Array, pivot: bool = True) -> tuple[Array, NDArray[np.int32], NDArray[np.int32]]:
@@ -83,7 +98,7 @@ def lu_factor(a: Array, pivot: bool = True) -> tuple[Array, NDArray[np.int32], N
         for j in range(start, stop):
             if pivot:
                 pivots[:, j] = _exchange(lu, j)
-            _eliminate(lu, j, stop)
+            _eliminate(lu, j, stop, pivot)
         rows, rest = slice(start, stop), slice(stop, n)
         if stop < n:
             lu[:, rows, rest] = solve_triangular(lu[:, rows, rows], lu[:, rows, rest], upper=False, unit=True)
@@ -103,11 +118,13 @@ def _exchange(lu: Array, j: int) -> Any:
     return chosen + 1
 
 
-def _eliminate(lu: Array, j: int, stop: int) -> None:
+def _eliminate(lu: Array, j: int, stop: int, pivot: bool) -> None:
     """Subtract row ``j`` from the rows below, in the columns up to ``stop``."""
     head = lu[:, j, j]
+    if pivot:  # a zero is the largest element then: all below are zeros and stay so
+        head = np.where(head == 0, 1, head)
     below = lu[:, j + 1 :, j]
-    below /= np.where((head == 0) & ~below.any(-1), 1, head)[:, np.newaxis]
+    below /= head[:, np.newaxis]
     lu[:, j + 1 :, j + 1 : stop] -= below[:, :, np.newaxis] * lu[:, j, np.newaxis, j + 1 : stop]
 
 

@@ -226,11 +226,13 @@ def class_loss_backward(
     shape, dim = input.shape, class_dim(input.shape)
     x = rows_along(_wide(input), dim)
     index, valid = _safe(_columns(target, dim, shape), shape[dim], ignore_index)
-    s, q, minus = (_columns(_wide(a), dim, shape).astype(x.dtype, copy=False) for a in (g, g_lse, -loss))
+    s, minus = (_columns(_wide(a), dim, shape).astype(x.dtype, copy=False) for a in (g, -loss))
     if valid is not None:
         s = np.where(valid, s, 0)
-    both = s + q
-    at_class = np.expm1(minus) * s + np.exp(minus) * q
+    both, at_class = s, np.expm1(minus) * s
+    if g_lse.any():
+        q = _columns(_wide(g_lse), dim, shape).astype(x.dtype, copy=False)
+        both, at_class = s + q, at_class + np.exp(minus) * q
     total = _columns(lse, dim, shape)
     high = total.astype(x.dtype)
     low = (total - high).astype(x.dtype)
@@ -253,13 +255,11 @@ def class_loss_backward(
 
 def _mean(loss: Any, counts: Any, target: Any, ignore_index: int) -> Any:
     """Return Σ loss / Σ counts (None: the number of targets that are not ignored), of halves in float32."""
-    wide = float32 if loss.dtype.is_half else loss.dtype
-    total = ops.sum(loss, dtype=wide)
-    if counts is None:
-        mean = total / ops.count_targets(target, ignore_index, wide)
-    else:
-        mean = total / ops.sum(counts, dtype=wide)
-    return mean if wide is loss.dtype else ops.cast(mean, loss.dtype)
+    dtype = loss.dtype
+    if dtype.is_half:
+        loss, counts = ops.cast(loss, float32), counts if counts is None else ops.cast(counts, float32)
+        return ops.cast(_mean(loss, counts, target, ignore_index), dtype)
+    return ops.sum(loss) / (ops.count_targets(target, ignore_index, dtype) if counts is None else ops.sum(counts))
 
 
 def _weighted_mean(loss: Any, weight: Any, target: Any, index: Any, ignore_index: int, reduction: str) -> Any:
@@ -416,6 +416,8 @@ def cross_entropy(
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"cross_entropy(): label_smoothing must lie between 0 and 1, got {label_smoothing}")
     soft = target.dtype.category >= FLOAT and tuple(target.shape) == tuple(input.shape)
+    if not soft and weight is None and not label_smoothing:
+        return _weighted_mean(ops.class_loss(input, target, ignore_index)[0], None, target, None, ignore_index, reduction)
     if not soft:
         _target_shape("cross_entropy", input.shape, target.shape)
     _check_weight("cross_entropy", weight, input.shape[class_dim(input.shape)])

@@ -81,6 +81,8 @@ def array_of(data: Any, dtype: DType | None, name: str) -> Any:
         return np.array(array, (dtype or dtype_of(array.dtype)).numpy, order="C")
     if isinstance(data, range):
         data = list(data)
+    elif hasattr(data, "__array__") and not isinstance(data, np.generic):  # a tensor or series of another library
+        return array_of(np.asarray(data), dtype, name)
     found: set[DType] = set()
     tensors: list[Any] = []
     _leaves(data, found, tensors)
@@ -180,7 +182,11 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     """Return a tensor that shares the memory of an object with ``__dlpack__`` (an array of another library)."""
     to_device(device)
     if isinstance(ext_tensor, Tensor):
+        if ext_tensor.requires_grad:
+            raise RuntimeError("from_dlpack(): a tensor that requires grad would lose its gradient; use .detach()")
         return ops.clone(ext_tensor) if copy else alias(ext_tensor)
+    if not hasattr(ext_tensor, "__dlpack__"):
+        raise TypeError(f"from_dlpack() takes an object with __dlpack__, got {type(ext_tensor).__name__}")
     return from_numpy(np.from_dlpack(ext_tensor, copy=copy))
 
 
