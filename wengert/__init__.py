@@ -34,12 +34,28 @@ from wengert.array.dtype import (
     uint32,
     uint64,
 )
+from wengert.array.layout import contiguous_format, layout, memory_format, preserve_format, strided
 from wengert.array.shape import Size
 from wengert.core.generator import Generator, default_generator
 from wengert.core.printing import set_printoptions
 from wengert.core.registry import missing_message, ops
 from wengert.core.registry import operators as declared_operators
 from wengert.core.tensor import Tensor
+from wengert.introspection import (
+    are_deterministic_algorithms_enabled,
+    broadcast_shapes,
+    can_cast,
+    get_default_device,
+    is_inference,
+    is_same_size,
+    is_signed,
+    is_tensor,
+    numel,
+    result_type,
+    set_default_device,
+    typename,
+    use_deterministic_algorithms,
+)
 from wengert.operators.absent import claim as claim_absent_methods
 from wengert.settings import get_default_dtype, set_default_dtype
 from wengert.tape.modes import (
@@ -62,20 +78,30 @@ half, float, double = float16, float32, float64
 short, int, long = int16, int32, int64
 cfloat, cdouble = complex64, complex128
 inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
+newaxis = None
 
 _SUBPACKAGES = (
-    "cli", "data", "fft", "library", "linalg", "nn", "optim", "random", "serialization", "special", "testing", "utils",
+    "backends", "cli", "cuda", "data", "fft", "library", "linalg", "nn", "optim", "random", "serialization", "special",
+    "testing", "utils",
 )  # fmt: skip
-_ELSEWHERE = dict.fromkeys(("load", "load_file", "save", "save_file"), "serialization")
+_ELSEWHERE = {
+    **dict.fromkeys(("load", "load_file", "save", "save_file"), "serialization"),
+    **dict.fromkeys((
+        "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor",
+        "LongTensor", "ShortTensor",
+    ), "legacy"),
+}  # fmt: skip
 
 __all__ = [
-    "Generator", "Size", "Tensor", "autograd", "bfloat16", "bool", "cdouble", "cfloat", "complex64", "complex128",
-    "default_generator", "device", "double", "dtype",
-    "enable_grad", "finfo", "float", "float16", "float32", "float64", "get_default_dtype", "half", "iinfo", "inf",
-    "inference_mode", "int", "int8", "int16", "int32", "int64", "is_anomaly_check_nan_enabled",
-    "is_anomaly_enabled", "is_grad_enabled", "is_inference_mode_enabled", "long",
-    "nan", "no_grad", "operators", "ops", "pi", "promote_types", "set_default_dtype", "set_grad_enabled", "set_printoptions",
-    "short", "uint8", "uint16", "uint32", "uint64",
+    "Generator", "Size", "Tensor", "are_deterministic_algorithms_enabled", "autograd", "bfloat16", "bool",
+    "broadcast_shapes", "can_cast", "cdouble", "cfloat", "complex64", "complex128", "contiguous_format",
+    "default_generator", "device", "double", "dtype", "e", "enable_grad", "finfo", "float", "float16", "float32", "float64",
+    "get_default_device", "get_default_dtype", "half", "iinfo", "inf", "inference_mode", "int", "int8", "int16", "int32",
+    "int64", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_grad_enabled", "is_inference",
+    "is_inference_mode_enabled", "is_same_size", "is_signed", "is_tensor", "layout", "long", "memory_format", "nan",
+    "newaxis", "no_grad", "numel", "operators", "ops", "pi", "preserve_format", "promote_types", "result_type",
+    "set_default_device", "set_default_dtype", "set_grad_enabled", "set_printoptions", "short", "strided", "typename",
+    "uint8", "uint16", "uint32", "uint64", "use_deterministic_algorithms",
 ]  # fmt: skip
 
 

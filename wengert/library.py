@@ -20,9 +20,10 @@ Example:
 
 from wengert.core.families import bilinear, composite, elementwise, linear, nondifferentiable, operator
 from wengert.core.operator import Op, Spec
-from wengert.core.registry import operators
+from wengert.core.registry import operators, ops
 from wengert.testing.opcheck import opcheck
 
 __all__ = [
     "Op", "Spec", "bilinear", "composite", "elementwise", "linear", "nondifferentiable", "opcheck", "operator", "operators",
+    "ops",
 ]  # fmt: skip

@@ -131,7 +131,7 @@ def test_convolution_keeps_the_dtype(dtype):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: F.conv2d(wg.ones(1, 1, 3, 3).double(), wg.ones(1, 1, 2, 2)), "input: wengert.float64, weight: wengert.float32"),
+        (lambda: F.conv2d(wg.ones(1, 1, 3, 3).double(), wg.ones(1, 1, 2, 2)), "float64, weight: wengert.float32"),
         (lambda: F.conv2d(wg.ones(1, 2, 3, 3), wg.ones(1, 1, 2, 2)), r"needs an input of 1 channels, got 2"),
         (lambda: F.conv2d(wg.ones(1, 1, 3, 3), wg.ones(1, 1, 2, 2), stride=0), "stride must be at least 1"),
         (lambda: F.conv2d(wg.ones(1, 1, 3, 3), wg.ones(1, 1, 2, 2), groups=0), "groups must be at least 1"),

@@ -60,4 +60,4 @@ CPU = device("cpu")
 
 def to_device(value: Any) -> device:
     """Return a device argument, of which None means the CPU, as a :class:`device`."""
-    return CPU if value is None or value == "cpu" else device(value)
+    return CPU if value is None or (isinstance(value, str) and value == "cpu") else device(value)

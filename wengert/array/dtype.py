@@ -124,10 +124,12 @@ def to_dtype(value: Any) -> DType:
         return float64
     if isinstance(value, str) and value.rpartition(".")[2] in _BY_NAME:
         return _BY_NAME[value.rpartition(".")[2]]
-    try:
-        return dtype_of(np.dtype(value))
-    except TypeError:
-        raise TypeError(f"expected a dtype such as wengert.float32, got {value!r}") from None
+    if isinstance(value, str | type | np.dtype):
+        try:
+            return dtype_of(np.dtype(value))
+        except TypeError:
+            pass
+    raise TypeError(f"expected a dtype such as wengert.float32, got {value!r}")
 
 
 def scalar_dtype(value: Any, default_float: DType) -> DType:
@@ -160,6 +162,8 @@ def promote_types(a: DType, b: DType) -> DType:
     """
     if a is b:
         return a
+    if not isinstance(a, DType) or not isinstance(b, DType):
+        return promote_types(to_dtype(a), to_dtype(b))
     if a.category != b.category:
         low, high = (a, b) if a.category < b.category else (b, a)
         if high is complex64 and low is float64:

@@ -2,6 +2,7 @@
 
 import builtins
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,9 +35,19 @@ class Size(tuple[int, ...]):
 
 def as_int(value: Any, what: str) -> int:
     """Return an integer argument as ``int``; TypeError for floats and bools that only look like one."""
-    if isinstance(value, builtins.bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{what} must be an int, got {value!r} of type {type(value).__name__}")
-    return value.__index__()
+    if not isinstance(value, builtins.bool):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    raise TypeError(f"{what} must be an int, got {value!r} of type {type(value).__name__}")
+
+
+def _several(value: Any, what: str) -> bool:
+    """True for a sequence of ints, False for one; TypeError for text, whose elements are no ints."""
+    if isinstance(value, str | bytes):
+        raise TypeError(f"{what} must be an int or ints, got {value!r}")
+    return isinstance(value, Sequence)
 
 
 def axis_of(dim: Any, ndim: int, what: str = "dim") -> int:
@@ -59,10 +70,12 @@ def axes_of(dims: Any, ndim: int, what: str = "dim") -> Shape:
         IndexError: for an axis out of range.
         RuntimeError: for an axis given twice.
     """
-    if dims is None or (isinstance(dims, Sequence) and not dims):
+    if dims is None:
         return tuple(range(ndim))
-    if not isinstance(dims, Sequence):
+    if not _several(dims, what):
         dims = (dims,)
+    elif not dims:
+        return tuple(range(ndim))
     axes = tuple(axis_of(d, ndim, what) for d in dims)
     if len(set(axes)) != len(axes):
         raise RuntimeError(f"{what}={tuple(dims)} names the same dimension twice (tensor of {ndim} dimensions)")
@@ -73,7 +86,7 @@ def size_of(size: Any, what: str = "size") -> Shape:
     """Return a shape argument (an int, a sequence of ints, possibly nested in a one-tuple) as a tuple of ints."""
     if isinstance(size, Sequence) and len(size) == 1 and isinstance(size[0], Sequence):
         size = size[0]
-    if not isinstance(size, Sequence):
+    if not _several(size, what):
         size = (size,)
     return tuple(as_int(s, what) for s in size)
 

@@ -1,8 +1,9 @@
 """``wengert.autograd``: gradients on the tape, under PyTorch's names."""
 
-from wengert.autograd import graph
+from wengert.autograd import function, grad_mode, graph
 from wengert.autograd.gradcheck import gradcheck, gradgradcheck
 from wengert.core.registry import missing_message
+from wengert.legacy import Variable
 from wengert.tape.api import backward, grad
 from wengert.tape.function import Function
 from wengert.tape.modes import (
@@ -15,8 +16,8 @@ from wengert.tape.modes import (
 )  # fmt: skip
 
 __all__ = [
-    "Function", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode",
-    "no_grad", "set_detect_anomaly", "set_grad_enabled",
+    "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "function", "grad", "grad_mode", "gradcheck",
+    "gradgradcheck", "graph", "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip
 
 

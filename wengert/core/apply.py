@@ -14,6 +14,7 @@ import numpy as np
 
 from wengert.array.dtype import DTYPES, FLOAT, DType, bfloat16, can_cast, dtype_of, real_of, result_dtype, scalar_dtype
 from wengert.array.shape import broadcast_shapes
+from wengert.core.explain import FAILURES, explained, specs
 from wengert.core.operator import Op, Spec
 from wengert.core.record import record
 from wengert.core.signature import Input
@@ -135,16 +136,19 @@ def execute(op: Op, values: list[Any]) -> Any:
         state = local.state
     except AttributeError:
         state = thread.state
-    arrays, target = _ready(op, values) or _arrays(op, values)
     names = op.keywords
     try:
+        arrays, target = _ready(op, values) or _arrays(op, values)
         if names:
             at = op.signature.positional
             result = state.run(op.kernel, *arrays[:at], **dict(zip(names, arrays[at:], strict=True)))
         else:
             result = state.run(op.kernel, *arrays)
-    except (ValueError, IndexError, TypeError, ArithmeticError) as error:
-        raise _explained(op, values, error) from error
+    except FAILURES as error:
+        better = explained(op, values, error)
+        if better is error:
+            raise
+        raise better from error
     single = op.single
     if single:
         wrapped = [from_array(result if target is None and type(result) is np.ndarray else _settle(op, result, target))]
@@ -251,37 +255,6 @@ def _link_views(op: Op, values: list[Any], results: list[Any], mode: str, single
             else:
                 out._cell = version_of(base)
                 out._view = View(base, chain, problem)
-
-
-def specs(values: Sequence[Any]) -> list[Any]:
-    """Return bound values with every tensor replaced by its Spec."""
-
-    def one(value: Any) -> Any:
-        if isinstance(value, Tensor):
-            return Spec(tuple(value._payload.shape), dtype_of(value._payload.dtype))
-        if isinstance(value, tuple) and value and all(isinstance(v, Tensor) for v in value):
-            return tuple(one(v) for v in value)
-        return value
-
-    return [one(v) for v in values]
-
-
-def _explained(op: Op, values: list[Any], error: Exception) -> Exception:
-    """Return a better error for a kernel that failed: the shape rule's own, or one naming operator and shapes."""
-    if type(error).__module__.startswith("wengert"):
-        return error
-    try:
-        op.infer(specs(values))
-    except (RuntimeError, TypeError, ValueError, IndexError) as better:
-        return better
-    given = ", ".join(
-        f"{op.signature.names[i]}={tuple(values[i]._payload.shape)}"
-        for i in op.signature.inputs
-        if isinstance(values[i], Tensor)
-    )
-    known = {ValueError: ShapeError, TypeError: TypeError, IndexError: IndexError, ZeroDivisionError: ZeroDivisionError}
-    kind = known.get(type(error), RuntimeError)
-    return kind(f"{op.name}(): {str(error).removeprefix(op.name + ': ')} (shapes: {given})")
 
 
 def write_out(op: Op, out: Any, result: Any) -> Any:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from wengert.core.apply import broadcast_spec, execute
+from wengert.core.explain import FAILURES, explained_composite
 from wengert.core.inplace import inplace_lane
 from wengert.core.lanes import binary_lane, general_lane, unary_lane
 from wengert.core.methods import attach
@@ -186,15 +187,26 @@ def nondifferentiable(
     return declare
 
 
-def _with_numpy_names(function: Kernel) -> Kernel:
-    """Return a composite that also takes NumPy's ``axis`` and ``keepdims``, as operators with a signature do."""
+def _guarded(op: Op) -> Kernel:
+    """Return the public function of a composite: NumPy's ``axis`` and ``keepdims`` are renamed, failures explained."""
+    function, flags, dims = op.kernel, op.signature.flags, "dim" in op.signature.index
 
     def public(*args: Any, **kwargs: Any) -> Any:
-        if kwargs:
+        if dims and kwargs:
             for name in ("axis", "keepdims"):
                 if name in kwargs:
                     kwargs[ALIASES[name]] = kwargs.pop(name)
-        return function(*args, **kwargs)
+        for i, name in flags:
+            value = args[i] if i < len(args) else kwargs.get(name, True)
+            if value is not True and value is not False:
+                op.signature.flag(name, value)
+        try:
+            return function(*args, **kwargs)
+        except FAILURES as error:
+            better = explained_composite(op, args, kwargs, error)
+            if better is error:
+                raise
+            raise better from error
 
     return public
 
@@ -206,7 +218,6 @@ def composite(
 
     def declare(function: Kernel) -> Any:
         op = Op(function, "composite", composite=True, samples=samples, **options)
-        public = _with_numpy_names(function) if "dim" in op.signature.index else function
-        return publish(op, public, method=method, inplace=inplace, aliases=aliases)
+        return publish(op, _guarded(op), method=method, inplace=inplace, aliases=aliases)
 
     return declare

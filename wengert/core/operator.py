@@ -1,11 +1,10 @@
 """The declaration of an operator: one value from which everything else about it is derived."""
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from wengert.array.dtype import DType
-from wengert.core.plan import Rules, argument_names
+from wengert.core.plan import Rules
 from wengert.core.signature import Signature
 from wengert.errors import DeclarationError
 
@@ -41,10 +40,10 @@ class Op:
         widen: compute float16 and bfloat16 in float32.
         rules: reverse-mode rules, or None if it has no derivative. jvp: forward-mode rules by argument name (each
             maps a tangent to its contribution), or one joint rule.
-        batch: the batching rule, or None. view: the result may share the first argument's memory.
+        batch: "broadcast" if tensor arguments are matched element by element, so that a dimension in front needs no rule
+            of its own; else None. view: the result may share the first argument's memory.
         spec: the shape and dtype rule: called like the kernel with a Spec for each tensor.
         cost: called like ``spec``; returns floating-point operations. samples: makes the calls that checks run.
-        lowering: the loop-level meaning for native code (None: the kernel is called as a library).
         places: it puts whole tensors beside one another (cat, writes through views), so that a gradient part of nothing but
             zeros means that the tensor was not looked at: such a part is passed on as a zero that no rule multiplies.
         home: the namespaces it is public in: "" (the package), "nn.functional", "linalg", "fft", "special", or () for none.
@@ -53,7 +52,7 @@ class Op:
 
     __slots__ = (
         "batch", "composite", "cost", "doc", "family", "function", "home", "jvp", "kernel", "keywords",
-        "lowering", "name", "outputs", "places", "promote", "result", "rules", "samples", "signature",
+        "name", "outputs", "places", "promote", "result", "rules", "samples", "signature",
         "single", "spec", "ufunc", "variable", "view", "widen",
     )  # fmt: skip
 
@@ -62,7 +61,7 @@ class Op:
         outputs: Sequence[str] = ("out",), variable: bool = False, promote: str | None = None, result: str = "kernel",
         widen: bool = True, vjp: dict[str, Callable[..., Any]] | Callable[..., Any] | None = None, jvp: Any = None,
         batch: Any = None, view: bool = False, spec: Any = None, cost: Any = None, samples: Any = None,
-        lowering: Any = None, composite: bool = False, holomorphic: bool = False, places: bool = False,
+        composite: bool = False, holomorphic: bool = False, places: bool = False,
         home: str | tuple[str, ...] | None = None,
     ) -> None:  # fmt: skip
         self.name = name or kernel.__name__
@@ -78,7 +77,7 @@ class Op:
             else Rules(self.name, signature.names, signature.inputs, self.outputs, vjp, holomorphic, signature.many)
         )
         self.jvp, self.batch, self.spec, self.cost, self.samples = jvp, batch, spec, cost, samples
-        self.lowering, self.composite, self.places = lowering, composite, places
+        self.composite, self.places = composite, places
         self.home = _home(self.name) if home is None else (home,) if isinstance(home, str) else home
         self.keywords = signature.names[signature.positional :]
         self.function: Any = None
@@ -107,15 +106,6 @@ class Op:
         return _call(self, self.spec, values)
 
     @property
-    def derivative(self) -> dict[str, str]:
-        """The reverse rule of each argument, as text."""
-        if self.rules is None:
-            return {}
-        if self.rules.joint is not None:
-            return {"all": _text(self.rules.joint[0])}
-        return {self.signature.names[i]: _text(rule) for i, (rule, _) in self.rules.rules.items()}
-
-    @property
     def devices(self) -> tuple[str, ...]:
         """The devices it has a kernel for."""
         return ("cpu",)
@@ -126,11 +116,6 @@ class Op:
         start = {"same": "common dtype of the tensors", "float": "common dtype, integers become the default float"}
         end = {"bool": "bool", "real": "its real dtype", "same": "", "kernel": ""}[self.result]
         return "; ".join(part for part in (start.get(self.promote or "", ""), end) if part) or "given by its spec"
-
-    @property
-    def shape_rule(self) -> str:
-        """How the result shape follows from the arguments', in words."""
-        return _text(self.spec) if self.spec is not None else "that of its body"
 
     def __repr__(self) -> str:
         return f"<operator {self.signature}>"
@@ -147,14 +132,3 @@ def _call(op: Op, function: Callable[..., Any], values: Sequence[Any]) -> Any:
     if positional == len(names):
         return function(*values)
     return function(*values[:positional], **dict(zip(names[positional:], values[positional:], strict=True)))
-
-
-def _text(rule: Callable[..., Any]) -> str:
-    """Return the source of a rule on one line."""
-    documented = getattr(rule, "text", None)
-    if documented is not None:
-        return str(documented)
-    try:
-        return " ".join(inspect.getsource(rule).split()).rstrip(",")
-    except (OSError, TypeError):
-        return ", ".join(argument_names(rule))

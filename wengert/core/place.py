@@ -18,7 +18,7 @@ def is_internal(filename: str) -> bool:
     """True if the file belongs to the package itself."""
     known = _internal.get(filename)
     if known is None:
-        known = _internal[filename] = filename.startswith(_ROOT) and not filename.startswith(_ROOT + "demo")
+        known = _internal[filename] = filename.startswith(_ROOT)
     return known
 
 

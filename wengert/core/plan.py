@@ -10,6 +10,7 @@ Only the named values are kept for backward; a value that no needed rule names i
 """
 
 from collections.abc import Callable, Sequence
+from types import CodeType
 from typing import Any
 
 from wengert.core.registry import ops
@@ -192,7 +193,8 @@ class Rules:
 
 def arithmetic(rule: Rule, slots: tuple[int, ...]) -> str:
     """Return "identity" for a rule that hands the cotangent on, "arithmetic" for Python operators only, else ""."""
-    if rule.__code__.co_names:
+    code = rule.__code__
+    if code.co_names or code.co_freevars or any(isinstance(c, CodeType) for c in code.co_consts):
         return ""
     if not slots and rule.__code__.co_code == _identity.__code__.co_code:
         return "identity"

@@ -4,10 +4,13 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.dtype import bool_, complex_of, int64
+from wengert.settings import settings
+
 __all__ = ["format_tensor", "set_printoptions"]
 
 _options: dict[str, Any] = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "sci_mode": None}
-_PROFILES = {
+_PROFILES: dict[str, dict[str, float]] = {
     "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
     "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
     "full": {"precision": 4, "threshold": float("inf"), "edgeitems": 3, "linewidth": 80},
@@ -22,12 +25,25 @@ def set_printoptions(
 
     Args:
         profile: "default", "short" or "full", what the others start from.
+
+    Raises:
+        ValueError: for an unknown profile, or a negative number or no number.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.set_printoptions(precision=2); wg.tensor([0.123456])
+        tensor([0.12])
+        >>> wg.set_printoptions(profile="default")
     """
     if profile is not None:
-        if profile.lower() not in _PROFILES:
+        if not isinstance(profile, str) or profile.lower() not in _PROFILES:
             raise ValueError(f"profile must be 'default', 'short' or 'full', got {profile!r}")
         _options.update(_PROFILES[profile.lower()])
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    for name, value in given.items():
+        whole = isinstance(value, int) or (name == "threshold" and isinstance(value, float))
+        if value is not None and not (whole and value >= 0):
+            raise ValueError(f"set_printoptions(): {name} must be an int of at least 0, got {value!r}")
     _options.update({k: v for k, v in given.items() if v is not None})
     _options["sci_mode"] = sci_mode
 
@@ -44,7 +60,18 @@ def _float_format(array: Any) -> Any:
     return lambda x: (f"{x:.{digits}e}" if scientific else f"{x:.{digits}f}") if np.isfinite(x) else str(x)
 
 
+def _shown(array: Any) -> Any:
+    """Return the elements that are printed: all of them, or the edges of each axis in a summary."""
+    edge = _options["edgeitems"]
+    if array.size > _options["threshold"]:
+        for axis, size in enumerate(array.shape):
+            if size > 2 * edge:
+                array = array.take([*range(edge), *range(size - edge, size)], axis)
+    return array
+
+
 def _formatter(array: Any) -> Any:
+    """Return a function that prints one element, as wide as the widest finite one among those of ``array``."""
     kind = array.dtype.kind
     if kind == "f":
         chosen = _float_format(array)
@@ -55,9 +82,8 @@ def _formatter(array: Any) -> Any:
             return f"{real(z.real)}{'-' if z.imag < 0 else '+'}{imag(abs(z.imag))}j"
     else:
         chosen = str
-    texts = [chosen(x) for x in array.ravel()] if array.size <= _options["threshold"] else [
-        chosen(x) for x in array.ravel()[: 3 * (_options["edgeitems"] or 3)]]  # fmt: skip
-    width = max((len(t) for t in texts), default=0)
+    finite = array[np.isfinite(array)] if kind in "fc" else array.ravel()
+    width = max((len(chosen(x)) for x in finite), default=0)
     return {"all": lambda x: chosen(x).rjust(width)}
 
 
@@ -72,10 +98,12 @@ def format_tensor(tensor: Any) -> str:
     with np.errstate(all="ignore"):
         body = np.array2string(
             array, separator=", ", prefix="tensor(", max_line_width=_options["linewidth"],
-            threshold=_options["threshold"], edgeitems=_options["edgeitems"], formatter=_formatter(array),
+            threshold=_options["threshold"], edgeitems=_options["edgeitems"], formatter=_formatter(_shown(array)),
         ) if array.size or array.ndim == 1 else "[]"  # fmt: skip
     suffix = "" if array.size else f", size={tuple(array.shape)}" if array.ndim != 1 else ""
-    if tensor.dtype.name not in ("float32", "int64", "bool") or (tensor.dtype.name != "float32" and not array.size):
+    default = settings.default_dtype
+    implied = (default, complex_of(default), int64, bool_) if array.size else (default,)
+    if tensor.dtype not in implied:
         suffix += f", dtype={tensor.dtype}"
     if tensor.grad_fn is not None:
         suffix += f", grad_fn=<{tensor.grad_fn.name()}>"

@@ -8,6 +8,8 @@ A declaration's function is annotated with the markers below. A tensor argument 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from wengert.array.dtype import BOOL, COMPLEX, FLOAT, INTEGER, to_dtype
 from wengert.array.shape import as_int, axes_of, axis_of, size_of
 from wengert.errors import DeclarationError
@@ -62,6 +64,11 @@ class Param:
         self.normalise = normalise
         self.variadic = variadic
 
+    @property
+    def is_plain(self) -> bool:
+        """True for an argument that is passed on as it is."""
+        return self.normalise is _plain
+
 
 def _optional(rule: Callable[[Any, int, str], Any]) -> Callable[[Any, int, str], Any]:
     return lambda value, ndim, name: None if value is None else rule(value, ndim, name)
@@ -69,7 +76,7 @@ def _optional(rule: Callable[[Any, int, str], Any]) -> Callable[[Any, int, str],
 
 def _pair(count: int) -> Callable[[Any, int, str], Any]:
     def normalise(value: Any, ndim: int, name: str) -> tuple[int, ...]:
-        if not isinstance(value, Sequence):
+        if not isinstance(value, Sequence) or isinstance(value, str | bytes):
             return (as_int(value, name),) * count
         if len(value) == 1:
             return (as_int(value[0], name),) * count
@@ -105,6 +112,10 @@ class Slot(NamedTuple):
     keyword_only: bool
 
 
+def _is_flag(slot: Slot, hints: dict[str, Any]) -> bool:
+    return slot.param is PLAIN and slot.input is None and (isinstance(slot.default, bool) or hints.get(slot.name) is bool)
+
+
 ALIASES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "x1": "input", "x2": "other", "a": "input"}
 
 
@@ -114,12 +125,13 @@ class Signature:
     Attributes:
         slots: one :class:`Slot` per argument. names: their names. inputs: the indices of tensor arguments.
         positional: how many may be given by position; required: how many must be given.
+        flags: (index, name) of those that are on or off.
         tails: the defaults that follow n given arguments. tensors: (index, mark, name, may be None), the last first.
     """
 
     __slots__ = (
-        "fn", "index", "inputs", "many", "names", "owner", "params", "positional", "required", "slots", "tails", "tensors",
-        "variadic",
+        "flags", "fn", "index", "inputs", "many", "names", "owner", "params", "positional", "required", "slots", "tails",
+        "tensors", "variadic",
     )  # fmt: skip
 
     def __init__(self, fn: Callable[..., Any], owner: str) -> None:
@@ -147,6 +159,7 @@ class Signature:
         self.params = tuple(
             (i, s.param.normalise, s.name) for i, s in enumerate(slots) if s.input is None and s.param is not PLAIN
         )
+        self.flags = tuple((i, s.name) for i, s in enumerate(slots) if _is_flag(s, hints))
         self.positional = code.co_argcount
         self.required = max((i + 1 for i, s in enumerate(slots) if s.default is MISSING), default=0)
         self.tails = tuple(tuple(s.default for s in slots[n:]) for n in range(self.positional + 1))
@@ -204,6 +217,20 @@ class Signature:
         return (*args[:at], args[at:end], *args[end:])
 
     def normalise(self, values: list[Any], ndim: int) -> None:
-        """Normalise the arguments that are not tensors, in place."""
-        for i, rule, name in self.params:
-            values[i] = rule(values[i], ndim, name)
+        """Normalise the arguments that are not tensors, in place; an error names the operator."""
+        try:
+            for i, rule, name in self.params:
+                values[i] = rule(values[i], ndim, name)
+        except (TypeError, ValueError, IndexError, RuntimeError) as error:
+            if str(error).startswith(f"{self.owner}("):
+                raise
+            raise type(error)(f"{self.owner}(): {error}") from None
+        for i, name in self.flags:
+            if values[i] is not True and values[i] is not False:
+                values[i] = self.flag(name, values[i])
+
+    def flag(self, name: str, value: Any) -> bool:
+        """Return an argument that is on or off as a bool; TypeError for anything that is neither."""
+        if isinstance(value, np.bool_):
+            return bool(value)
+        raise TypeError(f"{self.owner}(): argument '{name}' must be True or False, got {value!r}")

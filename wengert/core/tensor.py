@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.device import to_device
 from wengert.array.dtype import DType, dtype_of
-from wengert.array.shape import Size
+from wengert.array.layout import check_memory_format
+from wengert.array.shape import Size, axis_of
+from wengert.core.legacy import legacy_array
 from wengert.core.methods import Absent, TensorMethods
 from wengert.core.node import InferenceVersion, Leaf, Node, Output, Version
 from wengert.core.place import here
@@ -20,6 +23,7 @@ from wengert.core.printing import format_tensor
 from wengert.core.registry import ops
 from wengert.core.state import local, thread
 from wengert.errors import DTypeError, GradientLossWarning, ShapeError
+from wengert.settings import settings
 
 __all__ = ["Tensor", "View", "alias", "from_array", "keep_retaining", "raw", "replay", "version_of", "wrote"]
 
@@ -55,7 +59,9 @@ class Tensor(TensorMethods):
     """A multi-dimensional array that records how it was computed.
 
     Made by :func:`wengert.tensor`, :func:`wengert.zeros` and their like, or by any operator. It shares memory with
-    the NumPy array given to :func:`wengert.from_numpy` and with its views.
+    the NumPy array given to :func:`wengert.from_numpy` and with its views. Calling the class is PyTorch's legacy form:
+    ``Tensor(2, 3)`` is an unset tensor of that shape, ``Tensor([2, 3])`` holds a copy of the data, both in the default
+    dtype.
 
     Example:
         >>> import wengert as wg
@@ -74,9 +80,9 @@ class Tensor(TensorMethods):
     _grad: "Tensor | None"
     _leaf: Leaf  # set only while requires_grad is switched off again
 
-    def __new__(cls, data: Any = (), *, device: Any = None) -> Any:
-        array = np.array(data._payload if isinstance(data, Tensor) else data, dtype=np.float32)
-        return from_array(array, cls)
+    def __new__(cls, *data: Any, device: Any = None) -> Any:
+        to_device(device)
+        return from_array(legacy_array(data, settings.default_dtype.numpy), cls)
 
     # ---- what it is
 
@@ -107,7 +113,7 @@ class Tensor(TensorMethods):
 
     def size(self, dim: int | None = None) -> Any:
         """Return its shape, or the size of one dimension."""
-        return self.shape if dim is None else self._payload.shape[dim]
+        return self.shape if dim is None else self._payload.shape[axis_of(dim, self.ndim)]
 
     def dim(self) -> int:
         """Return the number of dimensions."""
@@ -140,10 +146,11 @@ class Tensor(TensorMethods):
     def stride(self, dim: int | None = None) -> Any:
         """Return the strides in elements, or that of one dimension."""
         strides = tuple(s // self._payload.dtype.itemsize for s in self._payload.strides)
-        return strides if dim is None else strides[dim]
+        return strides if dim is None else strides[axis_of(dim, self.ndim)]
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Return True if its elements lie in memory in row-major order without gaps."""
+        check_memory_format("is_contiguous", memory_format)
         return bool(self._payload.flags.c_contiguous)
 
     def data_ptr(self) -> int:

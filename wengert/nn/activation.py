@@ -10,6 +10,7 @@ from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.nn.module import Module
 from wengert.nn.parameter import Parameter
+from wengert.nn.sizes import number
 
 __all__ = [
     "CELU", "ELU", "GELU", "GLU", "SELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU",
@@ -166,7 +167,7 @@ class Hardtanh(Module):
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
-        if max_val <= min_val:
+        if number(max_val, "max_val") <= number(min_val, "min_val"):
             raise ValueError(f"Hardtanh needs min_val < max_val, got {min_val} and {max_val}")
         self.min_val = min_val
         self.max_val = max_val

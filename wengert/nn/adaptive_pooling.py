@@ -5,6 +5,7 @@ from typing import Any
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.nn.module import Module
+from wengert.nn.sizes import number
 
 __all__ = [
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
@@ -128,7 +129,7 @@ class _FractionalMaxPool(Module):
             raise ValueError(f"{type(self).__name__} takes exactly one of output_size and output_ratio")
         if output_ratio is not None:
             output_ratio = output_ratio if isinstance(output_ratio, tuple) else (output_ratio,) * self._dims
-            if not all(0 < ratio < 1 for ratio in output_ratio):
+            if not all(0 < number(ratio, "output_ratio") < 1 for ratio in output_ratio):
                 raise ValueError(f"output_ratio must lie between 0 and 1, got {output_ratio}")
         self.kernel_size = kernel_size
         self.output_size = output_size

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from wengert.array.shape import as_int
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.nn.containers import ModuleList, Sequential
 from wengert.nn.linear import Linear
 from wengert.nn.module import Module
+from wengert.nn.sizes import number
 
 __all__ = ["AdaptiveLogSoftmaxWithLoss"]
 
@@ -50,13 +52,13 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        bounds = [*cutoffs, n_classes]
+        bounds = [*(as_int(c, "cutoffs") for c in cutoffs), as_int(n_classes, "n_classes")]
         if not cutoffs or bounds[0] <= 0 or any(a >= b for a, b in pairwise(bounds)):
             raise ValueError(f"cutoffs must be positive, rising and below n_classes={n_classes}, got {list(cutoffs)}")
         self.in_features = in_features
         self.n_classes = n_classes
         self.cutoffs = bounds
-        self.div_value = div_value
+        self.div_value = number(div_value, "div_value")
         self.head_bias = head_bias
         self.shortlist_size = bounds[0]
         self.n_clusters = len(cutoffs)

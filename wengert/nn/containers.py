@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from wengert.nn.module import Module
+from wengert.nn.sizes import pairs_of
 
 __all__ = ["ModuleDict", "ModuleList", "Sequential"]
 
@@ -239,7 +240,5 @@ class ModuleDict(Module):
         Raises:
             TypeError: if it is neither.
         """
-        if not isinstance(modules, Mapping | ModuleDict | Iterable):
-            raise TypeError(f"update() takes a dictionary or (name, module) pairs, got {type(modules).__name__}")
-        for key, module in modules.items() if hasattr(modules, "items") else modules:
+        for key, module in pairs_of(modules):
             self[key] = module

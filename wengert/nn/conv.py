@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from wengert.array.shape import as_int
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.nn import init
@@ -29,7 +30,8 @@ class _Conv(Module):
         output_padding: Size, groups: int, bias: bool, padding_mode: str, device: Any, dtype: Any, transposed: bool,
     ) -> None:  # fmt: skip
         super().__init__()
-        if groups <= 0:
+        in_channels, out_channels = as_int(in_channels, "in_channels"), as_int(out_channels, "out_channels")
+        if as_int(groups, "groups") <= 0:
             raise ValueError(f"groups must be positive, got {groups}")
         for name, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
             if channels % groups:

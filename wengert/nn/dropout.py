@@ -6,6 +6,7 @@ from typing import Any
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.nn.module import Module
+from wengert.nn.sizes import number
 
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 
@@ -18,7 +19,7 @@ class _Dropout(Module):
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
-        if not 0.0 <= p <= 1.0:
+        if not 0.0 <= number(p, "p") <= 1.0:
             raise ValueError(f"the probability of dropout must lie between 0 and 1, got {p}")
         self.p = p
         self.inplace = inplace

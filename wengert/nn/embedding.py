@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from wengert.array.shape import as_int
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.nn import init
@@ -23,7 +24,7 @@ class _Table(Module):
         device: Any, dtype: Any,
     ) -> None:  # fmt: skip
         super().__init__()
-        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+        if padding_idx is not None and not -num_embeddings <= as_int(padding_idx, "padding_idx") < num_embeddings:
             raise ValueError(f"padding_idx {padding_idx} is outside a table of {num_embeddings} rows")
         if sparse:
             raise NotImplementedError(f"{type(self).__name__}(sparse=True): sparse gradients are not supported yet")
@@ -38,6 +39,8 @@ class _Table(Module):
             table = ops.empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
             self.weight = Parameter(table, requires_grad=not freeze)
             self.reset_parameters()
+        elif not isinstance(weight, Tensor):
+            raise TypeError(f"the given weight must be a tensor, got {weight!r}")
         elif tuple(weight.shape) != (num_embeddings, embedding_dim):
             raise ValueError(
                 f"the given weight has shape {tuple(weight.shape)}, expected {(num_embeddings, embedding_dim)}"

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from wengert.array.shape import as_int
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.nn import init
@@ -101,7 +102,7 @@ class Bilinear(Module):
         self, in1_features: int, in2_features: int, out_features: int, bias: bool = True,
         device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
-        if in1_features <= 0:
+        if as_int(in1_features, "in1_features") <= 0:
             raise ValueError(f"in1_features must be positive, got {in1_features}")
         super().__init__()
         self.in1_features = in1_features

@@ -10,6 +10,7 @@ from typing import Any
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.nn.module import Module
+from wengert.nn.sizes import number
 
 __all__ = [
     "CosineEmbeddingLoss", "GaussianNLLLoss", "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss",
@@ -27,7 +28,7 @@ class Loss(Module):
             raise TypeError(
                 f"{type(self).__name__} takes reduction='mean', 'sum' or 'none', not size_average or reduce"
             )
-        if reduction not in ("mean", "sum", "none"):
+        if not isinstance(reduction, str) or reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
         self.reduction = reduction
 
@@ -276,7 +277,7 @@ class TripletMarginLoss(Loss):
         size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
     ) -> None:  # fmt: skip
         super().__init__(size_average, reduce, reduction)
-        if margin <= 0:
+        if number(margin, "margin") <= 0:
             raise ValueError(f"margin must be greater than 0, got {margin}")
         self.margin = margin
         self.p = p
@@ -309,7 +310,7 @@ class TripletMarginWithDistanceLoss(Loss):
         swap: bool = False, reduction: str = "mean",
     ) -> None:  # fmt: skip
         super().__init__(reduction=reduction)
-        if margin <= 0:
+        if number(margin, "margin") <= 0:
             raise ValueError(f"margin must be greater than 0, got {margin}")
         self.distance_function: Callable[..., Any] = distance_function or ops.pairwise_distance
         self.margin = margin

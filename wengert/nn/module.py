@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from wengert.array.dtype import DType, bfloat16, float16, float32, float64, to_dtype
+from wengert.array.layout import check_memory_format
 from wengert.core.tensor import Tensor
 from wengert.nn import state
 from wengert.nn.hooks import ForwardHook, ModuleHooks, add_hook, call_with_hooks, everywhere
@@ -48,7 +49,11 @@ class Module(Members):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._hooks is None and not everywhere.armed:
-            return self.forward(*args, **kwargs)
+            try:
+                return self.forward(*args, **kwargs)
+            except AttributeError as error:
+                _refuse_no_tensor(self, args, error)
+                raise
         return call_with_hooks(self, args, kwargs)
 
     # ---- modes and gradients ---------------------------------------------------------
@@ -290,6 +295,14 @@ def _indented(text: str) -> str:
     return text.replace("\n", "\n  ")
 
 
+def _refuse_no_tensor(module: Module, args: tuple[Any, ...], error: AttributeError) -> None:
+    """Raise TypeError if a layer of this package failed because it took something else for a tensor."""
+    taken = error.obj
+    given = any(taken is arg for arg in args) and not isinstance(taken, Tensor)
+    if given and hasattr(Tensor, error.name or "") and type(module).__module__.startswith("wengert."):
+        raise TypeError(f"{type(module).__name__}(): the input must be a tensor, got {taken!r}") from error
+
+
 def _set_data(parameter: Any, value: Tensor) -> None:
     if value is not parameter:
         parameter.data = value
@@ -298,9 +311,9 @@ def _set_data(parameter: Any, value: Tensor) -> None:
 def _destination(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, DType | None]:
     """Read the arguments of ``Module.to`` as (device, dtype)."""
     device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
-    for ignored in ("non_blocking", "memory_format", "tensor"):
-        value = kwargs.pop(ignored, None)
-        args = (*args, value) if ignored == "tensor" and value is not None else args
+    kwargs.pop("non_blocking", None)  # copies on the CPU are always done when `to` returns
+    check_memory_format("to", kwargs.pop("memory_format", None))
+    args = (*args, kwargs.pop("tensor", None))
     if kwargs:
         raise TypeError(f"to() got unexpected arguments: {', '.join(kwargs)}; it takes device, dtype or a tensor")
     for value in args:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from wengert.array.shape import as_int, size_of
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.nn import init
@@ -123,7 +124,7 @@ class GroupNorm(Module):
         device: Any = None, dtype: Any = None, *, bias: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
-        if num_channels % num_groups:
+        if as_int(num_groups, "num_groups") <= 0 or as_int(num_channels, "num_channels") % num_groups:
             raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
         self.num_groups = num_groups
         self.num_channels = num_channels
@@ -191,4 +192,4 @@ class CrossMapLRN2d(LocalResponseNorm):
 
 
 def _shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
-    return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    return size_of(normalized_shape, "normalized_shape")

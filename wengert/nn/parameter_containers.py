@@ -1,11 +1,12 @@
 """A list and a dictionary of parameters. Tensors put in become parameters; other values are kept as they are."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
 from wengert.core.tensor import Tensor
 from wengert.nn.module import Module
 from wengert.nn.parameter import Parameter
+from wengert.nn.sizes import pairs_of
 
 __all__ = ["ParameterDict", "ParameterList"]
 
@@ -203,9 +204,7 @@ class ParameterDict(Module):
         Raises:
             TypeError: if it is neither.
         """
-        if not isinstance(parameters, Mapping | ParameterDict | Iterable):
-            raise TypeError(f"update() takes a dictionary or (key, value) pairs, got {type(parameters).__name__}")
-        for key, value in parameters.items() if hasattr(parameters, "items") else parameters:
+        for key, value in pairs_of(parameters):
             self[key] = value
 
     def extra_repr(self) -> str:

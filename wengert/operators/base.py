@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from wengert.array.dtype import DType
+from wengert.array.layout import check_memory_format
 from wengert.array.shape import broadcast_shapes
 from wengert.core.arguments import Anything, DTypeOrNone, Size
 from wengert.core.families import elementwise, linear
@@ -48,6 +49,7 @@ def cast(input: Anything, dtype: DTypeOrNone) -> Any:
 )
 def clone(input: Anything, *, memory_format: Any = None) -> Any:
     """Return a copy in memory of its own; gradients pass through it."""
+    check_memory_format("clone", memory_format)
     return np.array(input, order="C")
 
 

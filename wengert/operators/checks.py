@@ -33,7 +33,7 @@ def per_dim(name: str, what: str, value: Any, dims: int) -> tuple[int, ...]:
     Raises:
         ShapeError: if the sequence has another length.
     """
-    if not isinstance(value, Sequence):
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         return (as_int(value, f"{name}(): {what}"),) * dims
     if len(value) not in (1, dims):
         raise ShapeError(f"{name}(): {what} takes an int or {dims} ints, one per spatial dimension, got {tuple(value)}")

@@ -10,6 +10,7 @@ from wengert.array.device import CPU, to_device
 from wengert.array.dtype import INTEGER, DType, int64, scalar_dtype, to_dtype
 from wengert.array.shape import as_int, size_of
 from wengert.core.apply import as_tensor
+from wengert.core.explain import named
 from wengert.core.methods import attach
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, from_array, wrote
@@ -24,9 +25,10 @@ CREATION: dict[str, Callable[..., Any]] = {}
 
 def creation(function: Callable[..., Any]) -> Callable[..., Any]:
     """Publish a function that makes tensors: ``wg.<name>`` and ``ops.<name>``."""
-    CREATION[function.__name__] = function
-    setattr(ops, function.__name__, function)
-    return function
+    public = named(function)
+    CREATION[function.__name__] = public
+    setattr(ops, function.__name__, public)
+    return public
 
 
 def finished(array: Any, device: Any = None, requires_grad: bool = False, out: Any = None) -> Any:
@@ -194,7 +196,10 @@ def eye(
 
 def _cast_range(values: Any, dtype: DType) -> Any:
     """Cast a computed range; integer dtypes truncate towards zero, as PyTorch does."""
-    return values.astype(dtype.numpy)
+    if values.dtype.kind == "c" and not dtype.is_complex:
+        raise DTypeError(f"a range between complex numbers cannot be of {dtype}; give dtype= a complex one")
+    with np.errstate(all="ignore"):
+        return values.astype(dtype.numpy)
 
 
 def _range_dtype(dtype: Any, out: Any, *numbers: Any) -> DType:
@@ -284,6 +289,7 @@ def logspace(
 ) -> Any:  # fmt: skip
     """Return ``base`` to the powers of ``steps`` equally spaced numbers from ``start`` to ``end``, both included."""
     start, end, kind = _ends(start, end, dtype, out)
+    base = _number(base, "base")
     with np.errstate(all="ignore"):
         values = np.power(base, _spaced(start, end, _steps(steps, "logspace")))
         return finished(_cast_range(values, kind), device, requires_grad, out)
@@ -309,7 +315,8 @@ def _spaced(start: Any, end: Any, steps: int) -> Any:
         return np.full(steps, start, np.result_type(start, np.float64))
     step = (end - start) / (steps - 1)
     index = np.arange(steps)
-    return np.where(index < steps // 2, start + step * index, end - step * (steps - 1 - index))
+    with np.errstate(all="ignore"):
+        return np.where(index < steps // 2, start + step * index, end - step * (steps - 1 - index))
 
 
 # ---- indices and grids
@@ -319,6 +326,7 @@ def _spaced(start: Any, end: Any, steps: int) -> Any:
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64, device: Any = None) -> Any:
     """Return the row and column indices of a matrix's lower triangle, as a (2, n) tensor."""
     rows, columns = _size((row, col))
+    offset = as_int(offset, "offset")
     return finished(np.stack(np.tril_indices(rows, offset, columns)).astype(to_dtype(dtype).numpy), device)
 
 
@@ -326,6 +334,7 @@ def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64, dev
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64, device: Any = None) -> Any:
     """Return the row and column indices of a matrix's upper triangle, as a (2, n) tensor."""
     rows, columns = _size((row, col))
+    offset = as_int(offset, "offset")
     return finished(np.stack(np.triu_indices(rows, offset, columns)).astype(to_dtype(dtype).numpy), device)
 
 

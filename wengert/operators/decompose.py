@@ -4,13 +4,13 @@ Derivatives: Murray, "Differentiation of the Cholesky decomposition", 2016; Seeg
 algebra", 2017 (QR; with a real diagonal of R for complex matrices).
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from wengert.array.dtype import dtype_of
+from wengert.array.dtype import dtype_of, int32
 from wengert.core.arguments import Inexact
-from wengert.core.families import composite, operator
+from wengert.core.families import composite, nondifferentiable, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.errors import ShapeError
@@ -24,7 +24,10 @@ from wengert.operators.matrices import (
     square_shape,
 )
 
-__all__ = ["cholesky", "leading_minor", "linalg_cholesky", "linalg_householder_product", "linalg_qr", "orgqr", "qr"]
+__all__ = [
+    "bad_minors", "cholesky", "leading_minor", "linalg_cholesky", "linalg_cholesky_ex", "linalg_householder_product",
+    "linalg_qr", "orgqr", "qr",
+]  # fmt: skip
 
 _POSITIVE = [[4.0, 1.0, 0.5], [1.0, 3.0, -1.0], [0.5, -1.0, 2.0]]
 _POSITIVE_BATCH = [[[2.0, 0.5], [0.5, 1.0]], [[1.0, -0.3], [-0.3, 3.0]]]
@@ -52,9 +55,8 @@ def _cholesky_jvp(t: Any, out: Any, upper: Any) -> Any:
     return moved.mH if upper else moved
 
 
-def _not_positive(name: str, a: Any) -> LinAlgError:
-    """Return the error for the first matrix that has no Cholesky factor."""
-    order = leading_minor(a)
+def _not_positive(name: str, order: Any) -> LinAlgError:
+    """Return the error for the first matrix that has a leading minor which is not positive definite."""
     first = order.ravel()[np.flatnonzero(order.ravel())[0]] if order.any() else 0
     return failure(name, order != 0, f"it is not positive definite (its leading minor of order {first} is not)")
 
@@ -62,6 +64,8 @@ def _not_positive(name: str, a: Any) -> LinAlgError:
 def leading_minor(a: Any) -> Any:
     """Return, for each matrix, the order of the smallest leading minor that is not positive definite; 0 if none is."""
     orders = np.zeros(a.shape[:-2], np.int32)
+    if _factors(a):
+        return orders
     for index in np.ndindex(a.shape[:-2]):
         good, bad = 0, a.shape[-1] + 1  # the minor of order 0 is positive definite; bisect between the two
         while bad - good > 1:
@@ -110,7 +114,7 @@ def linalg_cholesky(A: Inexact, *, upper: Any = False) -> Any:
     try:
         return np.linalg.cholesky(A, upper=bool(upper))
     except np.linalg.LinAlgError:
-        raise _not_positive("linalg_cholesky", A) from None
+        raise _not_positive("linalg_cholesky", leading_minor(A)) from None
 
 
 @composite(
@@ -119,6 +123,53 @@ def linalg_cholesky(A: Inexact, *, upper: Any = False) -> Any:
 def cholesky(input: Any, upper: bool = False) -> Any:
     """Return the Cholesky factor of each matrix; see :func:`wengert.linalg.cholesky`."""
     return ops.linalg_cholesky(input, upper=upper)
+
+
+@nondifferentiable(
+    spec=lambda A: Spec(A.shape[:-2], int32),
+    home=(),
+    samples=lambda s: [
+        s(s.array(_POSITIVE_BATCH)),
+        s(s.array([[[1.0, 2.0], [2.0, 1.0]], [[-1.0, 0.0], [0.0, 1.0]]])),
+        s((0, 2, 2)),
+    ],
+)
+def bad_minors(A: Inexact) -> Any:
+    """Return the order of each matrix's smallest leading minor that is not positive definite; 0 if there is none."""
+    return leading_minor(A)
+
+
+class Factored(NamedTuple):
+    """Cholesky factors, and per matrix 0 or the order of the first leading minor that is not positive definite."""
+
+    L: Any
+    info: Any
+
+
+@composite(
+    samples=lambda s: [
+        s(s.array(_POSITIVE), grad=False), s(s.array([[[1.0, 2.0], [2.0, 1.0]], [[4.0, 2.0], [2.0, 5.0]]]), grad=False),
+        s.error(RuntimeError, "order 2 is not", s.array([[1.0, 2.0], [2.0, 1.0]]), check_errors=True),
+    ],
+)  # fmt: skip
+def linalg_cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
+    """Return Cholesky factors and, per matrix, 0 or the order of the first leading minor that is not positive definite.
+
+    A matrix that has no factor gets NaN.
+
+    Raises:
+        LinAlgError: (a RuntimeError) for such a matrix, if ``check_errors``.
+    """
+    n = square_shape("linalg_cholesky_ex", A.shape)
+    info = ops.bad_minors(A.detach())
+    orders = info.numpy()
+    if not orders.any():
+        return Factored(ops.linalg_cholesky(A, upper=upper), info)
+    if check_errors:
+        raise _not_positive("linalg_cholesky_ex", orders)
+    bad = ops.reshape(info != 0, (*info.shape, 1, 1))
+    found = ops.linalg_cholesky(ops.where(bad, ops.eye(n, dtype=A.dtype), A), upper=upper)
+    return Factored(ops.where(bad, np.nan, found), info)
 
 
 # ---- QR

@@ -90,7 +90,7 @@ def array_of(data: Any, dtype: DType | None, name: str) -> Any:
         warnings.warn(
             f"{name}() copies numbers out of a tensor that requires grad, so they carry no gradient; "
             "use wengert.stack() to keep it, or detach() to say that it is meant",
-            GradientLossWarning, stacklevel=3,
+            GradientLossWarning, stacklevel=4,
         )  # fmt: skip
     if dtype is None:
         dtype = settings.default_dtype
@@ -158,6 +158,27 @@ def asarray(
     if copy is False and not shared:
         raise ValueError(f"asarray(): {type(obj).__name__} cannot become a tensor of {result.dtype} without a copy")
     return result.requires_grad_() if requires_grad and not result.requires_grad else result
+
+
+@creation
+def frombuffer(
+    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Any:
+    """Return a one-dimensional tensor on the memory of an object with a buffer (bytes, bytearray, mmap, array …).
+
+    Args:
+        buffer: the object; a read-only one gives a tensor that refuses writes.
+        dtype: of the elements. count: how many (-1: as many as fit). offset: bytes to skip first.
+
+    Raises:
+        ValueError: if the bytes after ``offset`` are not a whole number of elements, or fewer than ``count``.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.frombuffer(bytearray(b"abc"), dtype=wg.uint8)
+        tensor([97, 98, 99], dtype=wengert.uint8)
+    """
+    return finished(np.frombuffer(buffer, to_dtype(dtype).numpy, count, offset), None, requires_grad)
 
 
 @creation

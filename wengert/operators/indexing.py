@@ -289,7 +289,10 @@ def _position(item: int, dim: int, size: int) -> int:
 
 
 def _slice(item: slice, size: int) -> slice:
-    start, stop, step = item.indices(size)
+    try:
+        start, stop, step = item.indices(size)
+    except TypeError:
+        raise TypeError(f"getitem(): the ends and the step of a slice must be ints or None, got {item!r}") from None
     if step <= 0:
         raise ValueError(f"slice steps must be positive, got {step}; use flip() to reverse a dimension")
     return slice(start, max(start, stop), step)

@@ -399,7 +399,7 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
 @composite(method=True, samples=lambda s: [s((2, 3))])
 def contiguous(input: Any, memory_format: Any = None) -> Any:
     """Return the tensor with its elements in row-major order without gaps: itself if they are, else a copy."""
-    return input if input.is_contiguous() else ops.clone(input)
+    return input if input.is_contiguous(memory_format) else ops.clone(input)
 
 
 def _same_shape(name: str) -> Any:

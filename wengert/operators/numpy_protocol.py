@@ -4,7 +4,9 @@ NumPy asks ``__array_ufunc__`` for its ufuncs and ``__array_function__`` for the
 NumPy's name. A NumPy function that has no operator raises TypeError: tensors never turn into arrays silently.
 """
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,16 +15,19 @@ from wengert.core.apply import as_tensor
 from wengert.core.methods import attach
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
+from wengert.operators.numpy_functions import FUNCTIONS, RENAMED, UNSUPPORTED
 
-__all__ = ["FUNCTIONS", "UFUNCS"]
+__all__ = ["UFUNCS"]
 
 # NumPy's ufunc names that differ from the operators'.
 UFUNCS = {
     "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
-    "arctan2": "atan2", "arctanh": "atanh", "bitwise_count": None, "cbrt": None, "conjugate": "conj", "divide": "div",
+    "arctan2": "atan2", "arctanh": "atanh", "bitwise_count": None, "cbrt": None, "conjugate": "conj", "degrees": "rad2deg",
+    "divide": "div",
     "equal": "eq", "fabs": "abs", "float_power": "float_power", "greater": "gt", "greater_equal": "ge", "invert": "bitwise_not",
     "left_shift": "bitwise_left_shift", "less": "lt", "less_equal": "le", "mod": "remainder", "multiply": "mul",
-    "negative": "neg", "not_equal": "ne", "power": "pow", "remainder": "remainder", "right_shift": "bitwise_right_shift",
+    "negative": "neg", "radians": "deg2rad",
+    "not_equal": "ne", "power": "pow", "remainder": "remainder", "right_shift": "bitwise_right_shift",
     "rint": "round", "subtract": "sub", "true_divide": "div",
 }  # fmt: skip
 _REDUCTIONS = {
@@ -73,71 +78,58 @@ def _unsupported(name: str) -> TypeError:
     )
 
 
-def _spread(name: str) -> Callable[..., Any]:
-    """NumPy's std and var: ddof instead of correction, 0 by default."""
-
-    def function(
-        a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False
-    ) -> Any:
-        return getattr(ops, name)(as_tensor(a), dim=axis, correction=ddof, keepdim=keepdims)
-
-    return function
-
-
-def _transpose(a: Any, axes: Any = None) -> Any:
-    return ops.permute(a, tuple(range(a.ndim))[::-1] if axes is None else axes)
-
-
-def _clip(a: Any, a_min: Any = None, a_max: Any = None, **kwargs: Any) -> Any:
-    return ops.clamp(a, kwargs.get("min", a_min), kwargs.get("max", a_max))
-
-
-def _where(condition: Any, *args: Any) -> Any:
-    return ops.where(as_tensor(condition), *[as_tensor(a) if isinstance(a, np.ndarray) else a for a in args])
-
-
-def _amax(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
-    return ops.amax(a, dim=() if axis is None else axis, keepdim=keepdims)
-
-
-def _amin(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
-    return ops.amin(a, dim=() if axis is None else axis, keepdim=keepdims)
-
-
-def _einsum(subscripts: str, *operands: Any, **options: Any) -> Any:
-    return ops.einsum(subscripts, *[as_tensor(x) for x in operands])
-
-
-def _take(a: Any, indices: Any, axis: Any = None, **options: Any) -> Any:
-    indices = as_tensor(np.asarray(indices))
-    return ops.take(a, indices) if axis is None else ops.take_along_dim(a, indices, axis) if indices.ndim > 1 else (
-        ops.index_select(a, axis, indices))  # fmt: skip
-
-
-# NumPy functions whose name or arguments differ; all others are looked up by their own name.
-FUNCTIONS: dict[str, Callable[..., Any] | str] = {
-    "amax": _amax, "amin": _amin, "max": _amax, "min": _amin, "clip": _clip, "concatenate": "cat", "cross": "linalg_cross",
-    "einsum": _einsum, "expand_dims": "unsqueeze", "ndim": lambda a: a.ndim, "permute_dims": _transpose,
-    "shape": lambda a: tuple(a.shape), "size": lambda a, axis=None: a.numel() if axis is None else a.shape[axis],
-    "sort": lambda a, axis=-1, **options: ops.sort(a, dim=axis)[0], "split": "tensor_split", "array_split": "tensor_split",
-    "std": _spread("std"), "take": _take, "transpose": _transpose, "var": _spread("var"), "where": _where,
-    "copy": lambda a, **options: ops.clone(a), "real": lambda val: ops.real(val), "imag": lambda val: ops.imag(val),
-}  # fmt: skip
+# NumPy's names of optional arguments that the operators call otherwise.
+ARGUMENTS = {"axis": "dim", "axes": "dim", "keepdims": "keepdim", "axis1": "dim1", "axis2": "dim2", "k": "diagonal"}
 
 
 def array_function(self: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """Run a NumPy function on tensors as the operator of that name."""
     module = function.__module__.removeprefix("numpy").strip(".")
     name = function.__name__
-    if module in ("linalg", "fft"):
-        found: Any = ops.__dict__.get(f"{module}_{name}")
-    else:
-        found = FUNCTIONS.get(name, name)
-        if isinstance(found, str):
-            found = ops.__dict__.get(found)
-    if found is None:
+    args, kwargs = [_lifted(a) for a in args], {k: _lifted(v) for k, v in kwargs.items() if v is not np._NoValue}
+    if not module and name in FUNCTIONS:
+        return FUNCTIONS[name](*args, **kwargs)
+    found = ops.__dict__.get(f"{module}_{name}" if module in ("linalg", "fft") else RENAMED.get(name, name))
+    if found is None or (not module and name in UNSUPPORTED):
         raise _unsupported(f"{module + '.' if module else ''}{name}")
-    return found(*[_lifted(a) for a in args], **{k: _lifted(v) for k, v in kwargs.items() if v is not np._NoValue})
+    args, kwargs = _renamed(function, args, kwargs)
+    out = kwargs.pop("out", None)
+    result = found(*args, **kwargs)
+    return result if out is None else _write(out, result)
+
+
+@cache
+def _parameters(function: Any) -> tuple[inspect.Parameter, ...]:
+    return tuple(inspect.signature(function).parameters.values())
+
+
+def _renamed(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of a NumPy function as the operator takes them.
+
+    What NumPy requires stays in place, what it has a default for goes by the operator's name, and is left out where it
+    has its default. An argument the operator does not know is refused there.
+    """
+    placed: list[Any] = []
+    named: dict[str, Any] = {}
+    given = dict(kwargs)
+    values = list(args)
+    for parameter in _parameters(function):
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            placed.extend(values)
+            values = []
+        elif values and parameter.kind is not parameter.KEYWORD_ONLY:
+            _place(parameter, values.pop(0), placed, named)
+        elif parameter.name in given:
+            _place(parameter, given.pop(parameter.name), placed, named)
+    return placed + values, {**named, **given}
+
+
+def _place(parameter: inspect.Parameter, value: Any, placed: list[Any], named: dict[str, Any]) -> None:
+    default = parameter.default
+    if default is parameter.empty:
+        placed.append(value)
+    elif value is not default and not (isinstance(value, bool | int | float | str) and value == default):
+        named[ARGUMENTS.get(parameter.name, parameter.name)] = value
 
 
 def _lifted(value: Any) -> Any:

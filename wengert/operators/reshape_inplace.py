@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from wengert.array.shape import size_of
+from wengert.core.explain import named
 from wengert.core.node import Leaf
 from wengert.core.registry import ops
 from wengert.core.state import thread
@@ -72,6 +73,7 @@ def swapdims_(self: Any, dim0: int, dim1: int) -> Any:
     return _replace("swapdims_", self, lambda source: ops.transpose(source, dim0, dim1))
 
 
+@named
 def resize_(self: Any, *sizes: Any) -> Any:
     """Give the tensor another size: its elements stay in row-major order, new ones are not set; return it.
 

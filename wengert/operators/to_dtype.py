@@ -5,17 +5,20 @@ from typing import Any
 from wengert.array.device import device as Device
 from wengert.array.device import to_device
 from wengert.array.dtype import DTYPES, DType, to_dtype
+from wengert.array.layout import check_memory_format, strided
 from wengert.core.methods import attach
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 
-__all__ = ["converted"]
+__all__ = ["TYPE_NAMES", "converted"]
 
 _SHORT = {
     "half": "float16", "bfloat16": "bfloat16", "float": "float32", "double": "float64", "byte": "uint8", "char": "int8",
     "short": "int16", "int": "int32", "long": "int64", "bool": "bool", "cfloat": "complex64", "cdouble": "complex128",
 }  # fmt: skip
-_TYPE_NAMES = {"cfloat": "ComplexFloat", "cdouble": "ComplexDouble", "bfloat16": "BFloat16"}
+_LONG = {"cfloat": "ComplexFloat", "cdouble": "ComplexDouble", "bfloat16": "BFloat16"}
+TYPE_NAMES = {dtype: f"{_LONG.get(short, short.capitalize())}Tensor" for short, dtype in _SHORT.items()}
+_TYPE_DTYPES = {name: dtype for dtype, name in TYPE_NAMES.items()}
 
 
 def converted(tensor: Any, dtype: DType, copy: bool = False) -> Any:
@@ -46,6 +49,7 @@ def to(
         raise TypeError(f"to() takes a dtype, a device or a tensor, then non_blocking and copy; got {args!r} besides")
     copy = args[1] if len(args) == 2 else copy
     to_device(device)
+    check_memory_format("to", memory_format)
     target = other.dtype if other is not None else self.dtype if dtype is None else to_dtype(dtype)
     return converted(self, target, copy)
 
@@ -56,6 +60,7 @@ def _names_dtype(value: Any) -> bool:
 
 def _short(name: str, dtype: str) -> Any:
     def method(self: Any, memory_format: Any = None) -> Any:
+        check_memory_format(name, memory_format)
         return converted(self, to_dtype(dtype))
 
     method.__name__ = name
@@ -65,10 +70,10 @@ def _short(name: str, dtype: str) -> Any:
 
 def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     """Return the tensor in another dtype; without one, PyTorch's name of its type: ``"wengert.FloatTensor"``."""
-    if dtype is not None:
-        return converted(self, to_dtype(dtype))
-    short = next((k for k, v in _SHORT.items() if v == self.dtype.name), self.dtype.name)
-    return f"wengert.{_TYPE_NAMES.get(short, short.capitalize())}Tensor"
+    if dtype is None:
+        return f"wengert.{TYPE_NAMES.get(self.dtype.name, self.dtype.name.capitalize() + 'Tensor')}"
+    named = _TYPE_DTYPES.get(str(dtype).rpartition(".")[2])  # "torch.LongTensor" as text, or wengert.LongTensor itself
+    return converted(self, to_dtype(dtype if named is None else named))
 
 
 def type_as(self: Any, other: Any) -> Any:
@@ -78,7 +83,22 @@ def type_as(self: Any, other: Any) -> Any:
 
 def cpu(self: Any, memory_format: Any = None) -> Any:
     """Return the tensor: it is on the CPU."""
+    check_memory_format("cpu", memory_format)
     return self
+
+
+def cuda(self: Any, device: Any = "cuda", non_blocking: bool = False, memory_format: Any = None) -> Any:
+    """Refuse: there is no GPU.
+
+    Raises:
+        RuntimeError: always.
+    """
+    to_device("cuda")
+
+
+def get_device(self: Any) -> int:
+    """Return -1, PyTorch's number for the CPU."""
+    return -1
 
 
 def is_cpu(self: Any) -> bool:
@@ -92,5 +112,9 @@ attach("to", to)
 attach("type", type_)
 attach("type_as", type_as)
 attach("cpu", cpu)
+attach("cuda", cuda)
+attach("get_device", get_device)
+attach("layout", property(lambda self: strided, doc="How its elements are stored: always ``wengert.strided``."))
+attach("is_sparse", property(lambda self: False, doc="False: every tensor is dense."))
 attach("is_cpu", property(is_cpu))
 attach("is_cuda", property(lambda self: False, doc="False: every tensor is on the CPU."))

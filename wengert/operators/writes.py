@@ -49,7 +49,7 @@ def number_as(name: str, value: Any, dtype: Any) -> Any:
         if value.ndim:
             raise ShapeError(f"{name}() takes a number or a 0-d tensor, got shape {value.shape}")
         value = float(value) if value.dtype.kind == "V" else value.item()
-    if not isinstance(value, bool | int | float | complex | np.generic):
+    if not issubclass(type(value), bool | int | float | complex | np.generic):
         raise TypeError(f"{name}() takes a number or a 0-d tensor, got {type(value).__name__}")
     if isinstance(value, complex) and dtype.kind != "c":
         raise DTypeError(f"{name}(): the complex number {value} does not fit real elements of {dtype}")

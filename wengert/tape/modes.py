@@ -141,8 +141,10 @@ class set_grad_enabled(Mode):  # noqa: N801 - PyTorch's name
     """Switch recording on or off: at once when called, and until the end of the block when used as a context."""
 
     def __init__(self, mode: bool) -> None:
+        if not isinstance(mode, bool):
+            raise TypeError(f"set_grad_enabled() takes True or False, got {mode!r}")
         super().__init__()
-        self.mode = bool(mode)
+        self.mode = mode
         self._outer = thread.state.grad
         thread.state.grad = self.mode
 
