@@ -6,7 +6,7 @@ Example:
     tensor([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j])
 """
 
-from wengert.core.namespace import Namespace
+from wengert.core.namespace import Namespace as _Namespace
 
-_operators = Namespace(globals(), "fft")
+_operators = _Namespace(globals(), "fft")
 __getattr__, __dir__ = _operators.find, _operators.names

@@ -6,8 +6,8 @@ Example:
     tensor(5.)
 """
 
-from wengert.core.namespace import Namespace
+from wengert.core.namespace import Namespace as _Namespace
 from wengert.operators.matrices import LinAlgError as LinAlgError
 
-_operators = Namespace(globals(), "linalg")
+_operators = _Namespace(globals(), "linalg")
 __getattr__, __dir__ = _operators.find, _operators.names

@@ -6,7 +6,7 @@ Example:
     tensor(0.)
 """
 
-from wengert.core.namespace import Namespace
+from wengert.core.namespace import Namespace as _Namespace
 
-_operators = Namespace(globals(), "special")
+_operators = _Namespace(globals(), "special")
 __getattr__, __dir__ = _operators.find, _operators.names

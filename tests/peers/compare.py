@@ -1,5 +1,6 @@
 """Hold an operator to PyTorch: every sample of its declaration, run by both, must agree in value, dtype and gradient."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,10 @@ ELSEWHERE: dict[str, Any] = {
     "expand": torch.Tensor.expand,
     "sum_to_size": torch.Tensor.sum_to_size,
     "view_write": None,
+    # torch.dropout and its kin are another signature of what nn.functional offers.
+    "dropout": torch.nn.functional.dropout,
+    "alpha_dropout": torch.nn.functional.alpha_dropout,
+    "feature_dropout": lambda x, p=0.5, training=True: torch.feature_dropout(x, p, training),
     # PyTorch's own backward refuses a src larger than index, and vander at all; its as_strided_scatter has a wrong one.
     "scatter_add": lambda x, dim, index, src: torch.scatter_add(x, dim, index, _corner(src, index)),
     "scatter_reduce": lambda x, dim, index, src, *args, **kwargs: torch.scatter_reduce(
@@ -94,7 +99,9 @@ def compare_sample(op: Op, function: Any, sample: Sample, rtol: float = 1e-6, at
     args, kwargs = sample.arguments(leaf)
     theirs_args, theirs_kwargs = to_torch(args), {k: to_torch(v) for k, v in kwargs.items()}
     ours = _leaves(op.function(*args, **kwargs), Tensor)
-    theirs = _leaves(function(*theirs_args, **theirs_kwargs), torch.Tensor)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # PyTorch's notes on deprecated and unfinished functions
+        theirs = _leaves(function(*theirs_args, **theirs_kwargs), torch.Tensor)
     where = f"{op.name}{sample!r}"
     assert len(ours) == len(theirs), f"{where}: {len(ours)} results, PyTorch gives {len(theirs)}"
     for got, want in zip(ours, theirs, strict=True):

@@ -76,6 +76,7 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "nextafter": (r"requires_grad False", "carries no gradient"),
     "nll_loss": (r"not differentiable with respect to argument", WEIGHTS),
     "pixel_shuffle": (r"PixelShuffleBackward0", "PyTorch's backward fails on an empty batch"),
+    "pow": (r"not implemented for .*Bool", "bool powers are defined: PyTorch has them for numbers only"),
     "polar": (r"gradient of polar", "PyTorch's gradient has the wrong sign for a negative modulus"),
     "polygamma": (r"gradient of polygamma\(1, array\(\[0.0, inf, nan\]\)\)", LIMITS),
     "qr": DEPRECATED,

@@ -66,8 +66,7 @@ def explained_composite(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], e
     if type(error).__module__.startswith("wengert") or _names_operator(error):
         return error
     if op.signature.fn.__code__.co_flags & inspect.CO_VARARGS:
-        values = list(args)
-        return _generic(op, values, error)
+        return _of_many(op, args, error)
     try:
         values = op.signature.bind(args, kwargs)
     except TypeError:  # the call itself did not fit the signature, and Python has said how
@@ -162,6 +161,15 @@ def shown(value: Any) -> str:
     text = text if len(text) <= 60 else text[:57] + "..."
     plain = value is None or isinstance(value, bool | int | float | complex | str | list | tuple | dict | type)
     return text if plain else f"{text} of type {type(value).__name__}"
+
+
+def _of_many(op: Op, args: tuple[Any, ...], error: Exception) -> Exception:
+    """Return the error of a composite of any number of tensors, ``broadcast_tensors(a, b, c)``."""
+    for i, value in enumerate(args):
+        if isinstance(error, AttributeError) and value is error.obj:
+            return TypeError(f"{op.name}(): argument {i} must be a tensor, got {shown(value)}")
+    better = _renamed(op.name, error)
+    return type(better)(f"{better}; called with {', '.join(map(shown, args)) or 'no arguments'}")
 
 
 def _generic(op: Op, values: Sequence[Any], error: Exception) -> Exception:

@@ -9,6 +9,7 @@
 import sys
 from typing import Any
 
+from wengert.core.operator import PREFIXES
 from wengert.core.registry import missing_message, operators, ops
 
 __all__ = ["Namespace"]
@@ -55,8 +56,9 @@ class Namespace:
 
     def _belongs(self, name: str, declared: dict[str, Any]) -> bool:
         """True for an operator of this home, its in-place twin, and an alias given to any operator for this home."""
-        if name not in declared and name.startswith(self.home + "_"):
-            return True
+        prefix = name.partition("_")[0]
+        if name not in declared and prefix in PREFIXES:
+            return prefix == self.home
         base = ops.__dict__.get(name if name in declared else name.removesuffix("_"))
         op = declared.get(getattr(base, "__name__", name))
         return op is not None and self.home in op.home

@@ -9,7 +9,7 @@ Example:
     tensor([0., 1., 1., 0.])
 """
 
-from wengert.core.namespace import Namespace
+from wengert.core.namespace import Namespace as _Namespace
 
-_operators = Namespace(globals(), "nn.functional")
+_operators = _Namespace(globals(), "nn.functional")
 __getattr__, __dir__ = _operators.find, _operators.names

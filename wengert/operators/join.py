@@ -257,12 +257,17 @@ def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     return ops.split_with_sizes(input, sizes, dim)
 
 
+_MOST_PARTS = 1 << 20  # of a smaller dimension: all but a few are empty, and as many tensors take minutes to make
+
+
 def _bounds(size: int, indices_or_sections: Any) -> list[tuple[int, int]]:
     """Return (start, end) of each part of ``tensor_split``."""
     if not isinstance(indices_or_sections, Sequence):
         count = as_int(indices_or_sections, "sections")
         if count < 1:
             raise ShapeError(f"tensor_split(): the number of sections must be positive, got {count}")
+        if count > max(size, _MOST_PARTS):
+            raise ShapeError(f"tensor_split(): {count} parts of a dimension of size {size} are more than {_MOST_PARTS}")
         low, more = divmod(size, count)
         ends = [low * (k + 1) + min(k + 1, more) for k in range(count)]
         return list(zip([0, *ends[:-1]], ends, strict=True))

@@ -138,6 +138,9 @@ def lu_packed(A: Inexact, *, pivot: Any = True) -> Any:
 )  # fmt: skip
 def lu_permutation(pivots: Integer, m: Any, dtype: DTypeOrNone) -> Any:
     """Return the permutation matrices (*, m, m) that LAPACK's pivots (*, k) stand for."""
+    if pivots.size and not (pivots.min() >= 1 and pivots.max() <= m):
+        raise IndexError(f"lu_permutation(): the pivots of a matrix of {m} rows must lie between 1 and {m}, as lu_factor() "
+                         f"gives them; they reach from {pivots.min()} to {pivots.max()}")  # fmt: skip
     return triangular.permutation(pivots, m, dtype.numpy)
 
 

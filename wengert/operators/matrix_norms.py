@@ -200,7 +200,9 @@ def linalg_matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, atol
         hermitian: take A as Hermitian, which is faster.
     """
     matrix_shape("linalg_matrix_rank", A.shape)
-    atol, rtol = _tolerances(A, tol if atol is None else atol, rtol)
+    if tol is not None and atol is None:
+        atol, rtol = tol, 0.0 if rtol is None else rtol
+    atol, rtol = _tolerances(A, atol, rtol)
     matrix = A.detach()
     values = ops.abs(ops.linalg_eigvalsh(matrix)) if hermitian else ops.linalg_svdvals(matrix)
     return ops.sum(ops.gt(values, as_tensor(_threshold(values.numpy(), atol, rtol))), -1)

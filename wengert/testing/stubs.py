@@ -11,6 +11,8 @@ from typing import Any
 import wengert
 from wengert.core.methods import Absent, TensorMethods
 from wengert.core.operator import Op
+from wengert.core.tensor import Tensor
+from wengert.testing.samples import ErrorSample, plain, samples_of
 
 __all__ = ["PATH", "stub"]
 
@@ -58,9 +60,21 @@ def _result(name: str, function: Any) -> str:
     op: Op | None = getattr(function, "op", None)
     if op is None:
         return "Any"
+    if op.composite:
+        return _returned(op)
     if op.variable:
         return "tuple[Tensor, ...]"
     return "Tensor" if len(op.outputs) == 1 else "Any"
+
+
+def _returned(op: Op) -> str:
+    """Return the type of what an operator gives for its first sample: a composite does not declare its results."""
+    sample = next(s for s in samples_of(op) if not isinstance(s, ErrorSample))
+    args, kwargs = sample.arguments(plain)
+    value = op.function(*args, **kwargs)
+    if isinstance(value, Tensor):
+        return "Tensor"
+    return "tuple[Tensor, ...]" if type(value) is tuple and all(isinstance(v, Tensor) for v in value) else "Any"
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
