@@ -25,6 +25,7 @@ extensions = [
     "sphinx.ext.viewcode",
 ]
 exclude_patterns = ["_build"]
+suppress_warnings = ["ref.python"]  # several classes have an attribute `shape`
 
 autodoc_default_options = {"members": True, "show-inheritance": True}
 autodoc_member_order = "bysource"

@@ -50,6 +50,8 @@ def save_file(tensors: Mapping[str, Tensor], path: Path, metadata: Mapping[str, 
         >>> wg.load_file(path)
         {'w': tensor([1., 1.])}
     """
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise TypeError(f"save_file() takes a path, got {path!r}")
     _write(path, to_bytes(tensors, metadata))
 
 
@@ -72,6 +74,9 @@ def to_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None =
         >>> from_bytes(to_bytes({"n": wg.tensor(3)}))
         {'n': tensor(3)}
     """
+    for what, given in (("tensors", tensors), ("metadata", metadata)):
+        if not isinstance(given, Mapping) and (given is not None or what == "tensors"):
+            raise TypeError(f"{what} must be a dictionary, got {type(given).__name__}")
     arrays = {name: _array(name, tensor) for name, tensor in tensors.items()}
     _check_apart({name: raw(tensor) for name, tensor in tensors.items()})
     texts: list[Any] = [item for pair in (metadata or {}).items() for item in pair]
@@ -84,6 +89,8 @@ def to_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None =
 
 def from_bytes(data: bytes) -> dict[str, Tensor]:
     """Return the tensors in bytes of the format. ValueError if they are corrupt or of another format."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(f"from_bytes() takes bytes, got {type(data).__name__}")
     return _read_tensors(data, "the given bytes")
 
 
@@ -110,6 +117,7 @@ def save(obj: Any, f: Path | BinaryIO) -> None:
         >>> load(f)
         {'step': 3, 'state': [tensor([1.]), {0: None}]}
     """
+    _check_file("save", f, "write")
     tensors: dict[str, Tensor] = {}
     structure = _pack(obj, "", tensors, {})
     data = to_bytes(tensors, {_STRUCTURE: json.dumps(structure)})
@@ -125,13 +133,17 @@ def load(f: Path | BinaryIO) -> Any:
     Raises:
         FileNotFoundError, ValueError, ImportError: as :func:`load_file`.
     """
+    _check_file("load", f, "read")
     is_path = isinstance(f, str | os.PathLike)
     source = os.fspath(f) if is_path else "the given file"  # type: ignore[arg-type, unused-ignore]
     data = _read(f) if is_path else f.read()  # type: ignore[arg-type, union-attr, unused-ignore]
     tensors = _read_tensors(data, source)
     length = int.from_bytes(data[:8], "little")
     structure = json.loads(data[8 : 8 + length]).get("__metadata__", {}).get(_STRUCTURE)
-    return tensors if structure is None else _unpack(json.loads(structure), tensors)
+    try:
+        return tensors if structure is None else _unpack(json.loads(structure), tensors)
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        raise ValueError(f"{source}: what is stored beside the tensors is damaged ({error!r})") from error
 
 
 # ---- tensors ---------------------------------------------------------------------------
@@ -198,6 +210,14 @@ def _read_tensors(data: bytes, source: str) -> dict[str, Tensor]:
 
 
 # ---- files -----------------------------------------------------------------------------
+
+
+def _check_file(name: str, f: Any, method: str) -> None:
+    """Refuse what is neither a path nor an open file. TypeError, or ValueError for an empty path."""
+    if not isinstance(f, str | os.PathLike) and not hasattr(f, method):
+        raise TypeError(f"{name}() takes a path or an open file, got {f!r}")
+    if f == "":
+        raise ValueError(f"{name}() takes a path, got an empty string")
 
 
 def _read(path: Path) -> bytes:

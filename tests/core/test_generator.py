@@ -1,5 +1,7 @@
 """Random numbers: the same seed gives the same numbers, whatever happens around it."""
 
+import copy
+import pickle
 import threading
 
 import numpy as np
@@ -118,3 +120,12 @@ def test_dropout_scales_what_it_keeps_and_drops_the_rest():
     assert abs(float((y == 0).sum()) / 10_000 - 0.25) < 0.02
     y.sum().backward()
     np.testing.assert_array_equal(x.grad.numpy(), y.detach().numpy())
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda g: pickle.loads(pickle.dumps(g))])
+def test_a_copied_or_pickled_generator_continues_at_the_same_place(copied):
+    g = wg.Generator().manual_seed(7)
+    wg.rand(5, generator=g)
+    other = copied(g)
+    np.testing.assert_array_equal(wg.rand(5, generator=other).numpy(), wg.rand(5, generator=g).numpy())
+    assert other.initial_seed() == 7

@@ -152,7 +152,7 @@ def real_of(dtype: DType) -> DType:
     return float64 if dtype is complex128 else dtype
 
 
-def promote_types(a: DType, b: DType) -> DType:
+def promote_types(a: Any, b: Any) -> DType:
     """Return the smallest dtype, by PyTorch's table, that both are cast to when they meet.
 
     A higher category wins (int64 with float16 is float16); float16 with bfloat16 is float32.

@@ -26,7 +26,7 @@ __all__ = ["FAILURES", "explained", "explained_composite", "named", "specs"]
 FAILURES = (ValueError, IndexError, TypeError, ArithmeticError, AttributeError, LookupError, NameError, AssertionError,
             MemoryError, RuntimeError)  # fmt: skip
 _NAMED = re.compile(r"[\w.]+(\[\d+\])?\(\)")
-_KERNEL = re.compile(r"\w+: ")  # how the messages of kernels begin
+_KERNEL = re.compile(r"\A\w+: ")  # how the messages of kernels begin
 _KEPT = (ShapeError, DTypeError, IndexError, ZeroDivisionError, NotImplementedError, RecursionError)
 _TOO_LARGE = ("too large", "too big", "Maximum allowed", "Unable to allocate", "int too", "array is too")
 
@@ -63,8 +63,10 @@ def explained(op: Op, values: list[Any], error: Exception) -> Exception:
 
 def explained_composite(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Exception:
     """Return a better error for a composite that failed; one that names an operator already is returned itself."""
-    if type(error).__module__.startswith("wengert") or _names_operator(error):
+    if _names_operator(error):
         return error
+    if type(error).__module__.startswith("wengert"):
+        return type(error)(f"{op.name}(): {error}") if type(error) in (ShapeError, DTypeError) else error
     if op.signature.fn.__code__.co_flags & inspect.CO_VARARGS:
         return _of_many(op, args, error)
     try:
@@ -166,7 +168,7 @@ def shown(value: Any) -> str:
 def _of_many(op: Op, args: tuple[Any, ...], error: Exception) -> Exception:
     """Return the error of a composite of any number of tensors, ``broadcast_tensors(a, b, c)``."""
     for i, value in enumerate(args):
-        if isinstance(error, AttributeError) and value is error.obj:
+        if not isinstance(value, Tensor) and isinstance(error, AttributeError):
             return TypeError(f"{op.name}(): argument {i} must be a tensor, got {shown(value)}")
     better = _renamed(op.name, error)
     return type(better)(f"{better}; called with {', '.join(map(shown, args)) or 'no arguments'}")

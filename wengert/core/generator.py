@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.device import to_device
 from wengert.core.tensor import Tensor, from_array
 from wengert.kernels import philox
 
@@ -17,8 +18,8 @@ _MASK = (1 << 64) - 1
 class Generator:
     """A stream of random numbers: Philox 4×32-10 (Salmon et al., SC'11) of a 64-bit seed, read from a position on.
 
-    The numbers depend on seed and position alone, so the same seed gives the same numbers in eager, compiled,
-    checkpointed and multi-threaded runs.
+    The numbers depend on seed and position alone: the same seed gives the same numbers, whatever the number of
+    threads.
 
     Example:
         >>> import wengert as wg
@@ -31,9 +32,7 @@ class Generator:
     """
 
     def __init__(self, device: Any = "cpu") -> None:
-        if str(device) != "cpu":
-            raise RuntimeError(f"Generator(device={device!r}): random numbers are made on 'cpu' only")
-        self.device = "cpu"
+        self.device = to_device(device)
         self._lock = threading.Lock()
         self.key, self.offset = 67280421310721, 0
 
@@ -79,17 +78,22 @@ class Generator:
         with self._lock:
             parent = philox.fold_in(self.key, self.offset)
             self.offset += 1
-        made = []
-        for key in philox.split(parent, count):
-            child = Generator()
-            child.key = int(key)
-            made.append(child)
-        return tuple(made)
+        return tuple(_at(int(key), 0) for key in philox.split(parent, count))
 
     fork = split
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _at, (self.key, self.offset)
+
     def __repr__(self) -> str:
         return f"Generator(seed={self.key}, offset={self.offset})"
+
+
+def _at(key: int, offset: int) -> Generator:
+    """Return a generator of a seed at a position of its stream: what a pickled or copied one is made again from."""
+    made = Generator()
+    made.key, made.offset = key, offset
+    return made
 
 
 default_generator = Generator()

@@ -112,6 +112,11 @@ class Slot(NamedTuple):
     keyword_only: bool
 
 
+def _is_number(slot: Slot, hints: dict[str, Any]) -> bool:
+    given = isinstance(slot.default, int | float) and not isinstance(slot.default, bool)
+    return slot.param is PLAIN and slot.input is None and (given or hints.get(slot.name) in (float, float | None))
+
+
 def _is_flag(slot: Slot, hints: dict[str, Any]) -> bool:
     return slot.param is PLAIN and slot.input is None and (isinstance(slot.default, bool) or hints.get(slot.name) is bool)
 
@@ -125,13 +130,13 @@ class Signature:
     Attributes:
         slots: one :class:`Slot` per argument. names: their names. inputs: the indices of tensor arguments.
         positional: how many may be given by position; required: how many must be given.
-        flags: (index, name) of those that are on or off.
+        flags: (index, name) of those that are on or off; numbers: (index, name, must be real) of those that are numbers.
         tails: the defaults that follow n given arguments. tensors: (index, mark, name, may be None), the last first.
     """
 
     __slots__ = (
-        "flags", "fn", "index", "inputs", "many", "names", "owner", "params", "positional", "required", "slots", "tails",
-        "tensors", "variadic",
+        "flags", "fn", "index", "inputs", "many", "numbers", "names", "owner", "params", "positional", "required", "slots",
+        "tails", "tensors", "variadic",
     )  # fmt: skip
 
     def __init__(self, fn: Callable[..., Any], owner: str) -> None:
@@ -160,6 +165,9 @@ class Signature:
             (i, s.param.normalise, s.name) for i, s in enumerate(slots) if s.input is None and s.param is not PLAIN
         )
         self.flags = tuple((i, s.name) for i, s in enumerate(slots) if _is_flag(s, hints))
+        self.numbers = tuple(
+            (i, s.name, hints.get(s.name) in (float, float | None)) for i, s in enumerate(slots) if _is_number(s, hints)
+        )
         self.positional = code.co_argcount
         self.required = max((i + 1 for i, s in enumerate(slots) if s.default is MISSING), default=0)
         self.tails = tuple(tuple(s.default for s in slots[n:]) for n in range(self.positional + 1))
@@ -228,6 +236,19 @@ class Signature:
         for i, name in self.flags:
             if values[i] is not True and values[i] is not False:
                 values[i] = self.flag(name, values[i])
+        for i, name, real in self.numbers:
+            if type(values[i]) is not float and type(values[i]) is not int and values[i] is not self.slots[i].default:
+                values[i] = self.number(name, values[i], real)
+
+    def number(self, name: str, value: Any, real: bool) -> Any:
+        """Return an argument that is a number as one; a tensor of one element gives its element."""
+        constant = hasattr(value, "_payload") and value._payload.size == 1 and not value.requires_grad
+        if constant or isinstance(value, np.generic):
+            value = value.item()
+        if not isinstance(value, int | float if real else int | float | complex):
+            kind = "a real number" if real else "a number"
+            raise TypeError(f"{self.owner}(): argument '{name}' must be {kind}, got {value!r}")
+        return value
 
     def flag(self, name: str, value: Any) -> bool:
         """Return an argument that is on or off as a bool; TypeError for anything that is neither."""

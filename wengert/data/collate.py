@@ -26,6 +26,8 @@ def default_collate(batch: Sequence[Any]) -> Any:
         >>> wg.utils.data.default_collate([{"x": 1, "y": "a"}, {"x": 2, "y": "b"}])
         {'x': tensor([1, 2]), 'y': ['a', 'b']}
     """
+    if not isinstance(batch, Sequence) or isinstance(batch, str | bytes) or not batch:
+        raise TypeError(f"default_collate() takes the samples of a batch in a list, got {batch!r}")
     first = batch[0]
     if isinstance(first, Tensor):
         return ops.stack(list(batch))
@@ -54,6 +56,8 @@ def default_collate(batch: Sequence[Any]) -> Any:
 
 
 def _collate_sequences(first: Sequence[Any], batch: Sequence[Any]) -> Any:
+    if not all(isinstance(sample, Sequence) for sample in batch):
+        raise TypeError(f"the samples of one batch must be of one kind, got {sorted({type(s).__name__ for s in batch})}")
     if len({len(sample) for sample in batch}) != 1:
         raise RuntimeError(f"samples of one batch must have equal lengths, got {[len(sample) for sample in batch]}")
     columns = [default_collate(column) for column in zip(*batch, strict=True)]

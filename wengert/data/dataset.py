@@ -80,6 +80,9 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
     def __init__(self, *tensors: Tensor) -> None:
         if not tensors:
             raise ValueError("TensorDataset needs at least one tensor")
+        for tensor in tensors:
+            if not getattr(tensor, "shape", None):
+                raise TypeError(f"TensorDataset takes tensors of at least one dimension, got {tensor!r}")
         if len({tensor.shape[0] for tensor in tensors}) != 1:
             raise ValueError(
                 f"the tensors of a TensorDataset differ in their first size: {[tuple(t.shape) for t in tensors]}"
@@ -145,12 +148,16 @@ class ConcatDataset(Dataset[Any]):
     """
 
     def __init__(self, datasets: Iterable[Any]) -> None:
+        if not isinstance(datasets, Iterable):
+            raise TypeError(f"ConcatDataset takes datasets in a list, got {datasets!r}")
         self.datasets = list(datasets)
         if not self.datasets:
             raise ValueError("ConcatDataset needs at least one dataset")
         for dataset in self.datasets:
             if isinstance(dataset, IterableDataset):
                 raise TypeError("ConcatDataset cannot hold an IterableDataset; use ChainDataset")
+            if not hasattr(dataset, "__len__"):
+                raise TypeError(f"ConcatDataset needs datasets with a length, got {dataset!r}")
         self.cumulative_sizes = list(accumulate(len(dataset) for dataset in self.datasets))
 
     def __getitem__(self, index: int) -> Any:
@@ -219,6 +226,10 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) 
         >>> [len(part) for part in parts]
         [7, 3]
     """
+    if not hasattr(dataset, "__len__"):
+        raise TypeError(f"random_split() takes a dataset with a length, got {dataset!r}")
+    if not isinstance(lengths, Sequence) or not all(isinstance(n, int | float) for n in lengths):
+        raise TypeError(f"random_split() takes lengths or shares in a list, got {lengths!r}")
     total = len(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         for share in lengths:

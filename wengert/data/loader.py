@@ -1,7 +1,7 @@
 """The loader: batches of a dataset, made here or ahead of time by worker threads."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -14,6 +14,8 @@ from wengert.data.sampler import BatchSampler, RandomSampler, SequentialSampler,
 from wengert.data.workers import END, Epoch, Workers
 
 __all__ = ["DataLoader"]
+
+_MOST_WORKERS = 1024
 
 
 class DataLoader:
@@ -61,6 +63,13 @@ class DataLoader:
         if pin_memory:
             warnings.warn("pin_memory=True has no effect: there is no device memory to copy to", stacklevel=2)
         self._stream = isinstance(dataset, IterableDataset)
+        if not self._stream and batch_sampler is None and sampler is None and not hasattr(dataset, "__len__"):
+            raise TypeError(f"DataLoader takes a dataset with a length, or an IterableDataset; got {dataset!r}")
+        for name, source in (("sampler", sampler), ("batch_sampler", batch_sampler)):
+            if source is not None and not isinstance(source, Iterable):
+                raise TypeError(f"{name} must give indices when iterated over, got {source!r}")
+        if collate_fn is not None and not callable(collate_fn):
+            raise TypeError(f"collate_fn must be a function, got {collate_fn!r}")
         _check_order(self._stream, batch_size, shuffle, sampler, batch_sampler, drop_last)
         self.dataset = dataset
         self.batch_size = None if batch_sampler is not None else batch_size
@@ -204,8 +213,10 @@ def _check_workers(
 ) -> None:
     if not isinstance(num_workers, int) or num_workers < 0:
         raise ValueError(f"num_workers must be an int of 0 or more, got {num_workers!r}")
-    if timeout < 0:
-        raise ValueError(f"timeout must not be negative, got {timeout}")
+    if num_workers > _MOST_WORKERS:
+        raise ValueError(f"num_workers={num_workers} are more threads than a loader starts, {_MOST_WORKERS}")
+    if not isinstance(timeout, int | float) or timeout < 0:
+        raise ValueError(f"timeout must be a number of seconds, 0 or more, got {timeout!r}")
     if num_workers == 0 and prefetch_factor is not None:
         raise ValueError("prefetch_factor needs num_workers > 0")
     if prefetch_factor is not None and prefetch_factor < 1:

@@ -66,8 +66,14 @@ def _row_moments(x: Any, out: Any, center: bool) -> tuple[Any, Any]:
 def _exact_moments(x: Any, axes: Any, center: bool) -> tuple[Any, Any]:
     """Return mean and variance computed in float64 throughout: the slow way, for squares that overflow float32."""
     exact = x.astype(np.float64)
-    mean = np.mean(exact, axis=axes, keepdims=True) if center else 0.0
-    return mean, np.mean(np.square(exact - mean), axis=axes, keepdims=True)
+    mean = _mean(exact, axes) if center else 0.0
+    return mean, _mean(np.square(exact - mean), axes)
+
+
+def _mean(x: Any, axes: Any) -> Any:
+    """Return the mean over axes, which stay; NaN of nothing, without NumPy's warning."""
+    total = np.add.reduce(x, axis=axes, keepdims=True)
+    return total / np.float64(x.size / total.size if total.size else 1)
 
 
 def _batch_moments(x: Any) -> tuple[Any, Any]:
@@ -85,7 +91,7 @@ def _batch_moments(x: Any) -> tuple[Any, Any]:
             means[block] = middle + rest
             sums[block] = np.einsum("ncl,ncl->nc", off, off) - length * rest * rest
         squares = sums.sum(0)
-    mean = means.mean(0)
+    mean = means.sum(0) / np.float64(n)
     var = (squares + length * np.square(means - mean).sum(0)) / (n * length)
     return mean, var
 

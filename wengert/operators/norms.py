@@ -138,7 +138,7 @@ def _norm_jvp(t: Any, x: Any, out: Any, ord: Any, dim: Any, keepdim: Any) -> Any
         s((2, 3), 1, dim=0, kind="complex"), s((2, 3), dim=1, of="float32", dtype="float64", grad=False),
         s.error(TypeError, "does not hold", (2, 3), dtype="float32"),
         s(s.array([[0.0, 0.0], [3.0, 4.0]]), dim=1, grad=False),
-        s.error(TypeError, "ord must be a number", (2, 3), "fro"), s.error(TypeError, "inexact", (2,), kind="integer"),
+        s.error(TypeError, "'ord' must be a number", (2, 3), "fro"), s.error(TypeError, "inexact", (2,), kind="integer"),
     ],
 )  # fmt: skip
 def linalg_vector_norm(

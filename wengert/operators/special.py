@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.shape import as_int
 from wengert.core.arguments import Int, Real, RealOrScalar
 from wengert.core.families import composite, elementwise
 from wengert.core.methods import attach
@@ -210,8 +211,8 @@ attach("polygamma", _polygamma_method)
 )  # fmt: skip
 def mvlgamma(input: Any, p: int) -> Any:
     """Return the logarithm of the multivariate gamma function of dimension ``p``: p(p-1)/4 log π + Σ log Γ(x - i/2)."""
-    if p < 1:
-        raise ValueError(f"mvlgamma(): p must be at least 1, got {p}")
+    if not 1 <= as_int(p, "mvlgamma(): p") <= 1_000_000:
+        raise ValueError(f"mvlgamma(): p must lie between 1 and 1000000, got {p}")
     total = ops.lgamma(input) + p * (p - 1) / 4 * math.log(math.pi)
     for i in range(1, p):
         total = total + ops.lgamma(input - i / 2)

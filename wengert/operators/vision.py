@@ -169,6 +169,7 @@ def columns(input: Number, kernel: Any, dilation: Any, padding: Any, stride: Any
 )  # fmt: skip
 def columns_transpose(input: Number, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
     """Add columns back into the windows they stand for, in spatial shape ``size``."""
+    _folded_spec(input, size, kernel, dilation, padding, stride)
     return kernels.fold(input, size, kernel, dilation, padding, stride)
 
 
@@ -198,7 +199,7 @@ def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, st
     home="nn.functional",
     samples=lambda s: [
         s((1, 4, 2), output_size=(2, 3), kernel_size=2), s((4, 1), 2, 2),
-        s((1, 2, 4), [3, 2], [2, 1], [2, 1], [1, 0], [2, 1]), s.error(RuntimeError, "do not fit", (1, 4, 3), 2, 2),
+        s((1, 2, 4), [3, 2], [2, 1], [2, 1], [1, 0], [2, 1]), s.error(RuntimeError, "need an input", (1, 4, 3), 2, 2),
         s.error(RuntimeError, r"\(N, C · window, windows\)", (4,), 2, 2),
     ],
 )  # fmt: skip

@@ -8,13 +8,14 @@ import numpy as np
 
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, raw
-from wengert.optim.elementwise import Array, Elementwise, check_range, number
+from wengert.optim.elementwise import Array, Elementwise, check_pair, check_range, number
 from wengert.optim.optimizer import Group
 
 __all__ = ["Adam", "AdamW", "Adamax", "NAdam", "RAdam"]
 
 
 def _check(owner: str, lr: Any, betas: Any, eps: float, weight_decay: float) -> None:
+    check_pair(owner, "betas", betas)
     check_range(
         owner, lr=(lr, 0, None), eps=(eps, 0, None), beta1=(betas[0], 0, 1), beta2=(betas[1], 0, 1),
         weight_decay=(weight_decay, 0, None),

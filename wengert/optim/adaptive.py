@@ -7,7 +7,7 @@ import numpy as np
 
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
-from wengert.optim.elementwise import Array, Elementwise, check_range, number
+from wengert.optim.elementwise import Array, Elementwise, check_pair, check_range, number
 from wengert.optim.optimizer import Group
 
 __all__ = ["Adadelta", "Adagrad", "RMSprop", "Rprop"]
@@ -111,7 +111,7 @@ class RMSprop(Elementwise):
 
     def moments(self, group: Group) -> tuple[str, ...]:
         """The mean square, and velocity and mean where they are used."""
-        return ("square_avg", *["momentum_buffer"] * (group["momentum"] > 0), *["grad_avg"] * group["centered"])
+        return ("square_avg", *["momentum_buffer"] * bool(group["momentum"] > 0), *["grad_avg"] * group["centered"])
 
     def numbers(self, group: Group, state: dict[str, Any], step: float) -> tuple[float, ...]:
         """The rate, how the means move, the momentum and eps."""
@@ -165,7 +165,8 @@ class Adadelta(Elementwise):
         foreach: bool | None = None, *, capturable: bool = False, maximize: bool = False, differentiable: bool = False,
     ) -> None:  # fmt: skip
         check_range("Adadelta", lr=(lr, 0, None), eps=(eps, 0, None), weight_decay=(weight_decay, 0, None))
-        if not 0 <= rho <= 1:
+        check_range("Adadelta", rho=(rho, 0, None))
+        if rho > 1:
             raise ValueError(f"Adadelta: rho must lie between 0 and 1, got {rho}")
         super().__init__(params, {
             "lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
@@ -219,6 +220,8 @@ class Rprop(Elementwise):
         maximize: bool = False, differentiable: bool = False,
     ) -> None:  # fmt: skip
         check_range("Rprop", lr=(lr, 0, None))
+        check_pair("Rprop", "etas", etas)
+        check_pair("Rprop", "step_sizes", step_sizes)
         if not 0 < etas[0] < 1 < etas[1]:
             raise ValueError(f"Rprop: etas must be a number below 1 and one above 1, got {etas}")
         super().__init__(params, {

@@ -17,7 +17,7 @@ from wengert.core.tensor import Tensor, raw, version_of
 from wengert.optim.optimizer import Group, Optimizer, refuse_unsupported
 from wengert.settings import get_default_dtype
 
-__all__ = ["Elementwise", "check_range", "number"]
+__all__ = ["Elementwise", "check_pair", "check_range", "number"]
 
 BLOCK = 16384  # elements; a few float32 blocks fit in a second-level cache
 
@@ -175,13 +175,22 @@ def number(value: Any) -> float:
     return float(value.item()) if isinstance(value, Tensor) else float(value)
 
 
+def check_pair(owner: str, name: str, value: Any) -> None:
+    """Refuse an option that is not two numbers. TypeError names the optimiser, the option and the value."""
+    pair = isinstance(value, tuple | list) and len(value) == 2
+    if not pair or not all(isinstance(v, int | float | np.integer | np.floating | Tensor) for v in value):
+        raise TypeError(f"{owner}: {name} must be two numbers, got {value!r}")
+
+
 def check_range(owner: str, **options: tuple[Any, float, float | None]) -> None:
     """Check options given as name=(value, least, limit): least ≤ value, and value < limit unless that is None.
 
     Raises:
-        ValueError: naming the optimiser, the option, the value and the range.
+        ValueError: naming the optimiser, the option, the value and the range. TypeError: if it is no number.
     """
     for name, (value, least, limit) in options.items():
+        if not isinstance(value, int | float | np.integer | np.floating | Tensor):
+            raise TypeError(f"{owner}: {name} must be a number, got {value!r}")
         given = number(value)
         if not (given >= least and (limit is None or given < limit)):
             wanted = f"at least {least:g}" if limit is None else f"at least {least:g} and below {limit:g}"

@@ -3,7 +3,7 @@
 import copy
 import functools
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any
 
@@ -101,6 +101,8 @@ class Optimizer:
         self._save_post: dict[int, Hook] = OrderedDict()
         self._load_pre: dict[int, Hook] = OrderedDict()
         self._load_post: dict[int, Hook] = OrderedDict()
+        if not isinstance(params, Iterable) or isinstance(params, str | bytes):
+            raise TypeError(f"an optimizer takes parameters, or dictionaries of them, in a list; got {params!r}")
         groups = list(params)
         if not groups:
             raise ValueError("the optimizer got an empty parameter list")
@@ -125,7 +127,9 @@ class Optimizer:
         if not isinstance(param_group, dict):
             raise TypeError(f"a parameter group must be a dictionary, got {type(param_group).__name__}")
         group = dict(param_group)
-        given = group["params"]
+        given = group.get("params")
+        if not isinstance(given, Iterable):
+            raise TypeError(f"a parameter group must hold parameters under 'params', got {given!r} there")
         if isinstance(given, set):
             raise TypeError("parameters need an order, which a set does not have; give a list")
         listed = [given] if isinstance(given, Tensor) else list(given)
@@ -180,6 +184,8 @@ class Optimizer:
         """
         loss = None
         if closure is not None:
+            if not callable(closure):
+                raise TypeError(f"step() takes a function that returns the loss, got {closure!r}")
             with enable_grad():
                 loss = closure()
         with no_grad():
@@ -244,10 +250,15 @@ class Optimizer:
         Raises:
             ValueError: if the numbers of groups, or of parameters in a group, differ.
         """
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"load_state_dict() takes a dictionary, got {type(state_dict).__name__}")
         packed = dict(state_dict)
         for hook in self._load_pre.values():
             new = hook(self, packed)
             packed = packed if new is None else new
+        missing = [name for name in ("state", "param_groups") if name not in packed]
+        if missing:
+            raise ValueError(f"load_state_dict() takes what state_dict() returned; this misses {', '.join(missing)}")
         saved = copy.deepcopy(packed["param_groups"])
         if len(saved) != len(self.param_groups):
             raise ValueError(f"the state has {len(saved)} parameter groups, the optimizer has {len(self.param_groups)}")
@@ -291,6 +302,11 @@ def refuse_unsupported(name: str, options: dict[str, Any]) -> None:
     Raises:
         NotImplementedError: naming the option. RuntimeError: if both ``foreach`` and ``fused`` are asked for.
     """
+    for option in ("differentiable", "capturable", "maximize", "foreach", "fused", "amsgrad", "centered", "nesterov"):
+        value = options.get(option)
+        unset = value is None and (option not in options or option in ("foreach", "fused"))
+        if not unset and not isinstance(value, bool):
+            raise TypeError(f"{name}: {option} must be True or False, got {value!r}")
     for option in ("differentiable", "capturable"):
         if options.get(option):
             raise NotImplementedError(

@@ -101,7 +101,10 @@ class ASGD(Elementwise):
         weight_decay: float = 0, foreach: bool | None = None, maximize: bool = False, differentiable: bool = False,
         capturable: bool = False,
     ) -> None:  # fmt: skip
-        check_range("ASGD", lr=(lr, 0, None), weight_decay=(weight_decay, 0, None))
+        check_range(
+            "ASGD", lr=(lr, 0, None), lambd=(lambd, 0, None), alpha=(alpha, 0, None), t0=(t0, 0, None),
+            weight_decay=(weight_decay, 0, None),
+        )  # fmt: skip
         super().__init__(params, {
             "lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay, "foreach": foreach,
             "maximize": maximize, "differentiable": differentiable, "capturable": capturable,

@@ -35,10 +35,28 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 
 class Mode:
-    """A change to the thread's state, as a context manager and as a decorator of functions and generators."""
+    """A change to the thread's state, as a context manager and as a decorator of functions and generators.
+
+    Attributes:
+        changes: the fields of :class:`~wengert.core.state.State` that it changes, and puts back.
+    """
+
+    changes: tuple[str, ...] = ("grad",)
 
     def __init__(self) -> None:
         self._before: list[tuple[Any, ...]] = []
+
+    def current(self) -> tuple[Any, ...]:
+        """Return what the fields that it changes hold now."""
+        state = thread.state
+        return tuple(getattr(state, name) for name in self.changes)
+
+    def restore(self, values: tuple[Any, ...]) -> None:
+        """Put back what :meth:`current` returned."""
+        state = thread.state
+        for name, value in zip(self.changes, values, strict=True):
+            setattr(state, name, value)
+        state.update()
 
     def change(self) -> None:
         """Make the change."""
@@ -49,18 +67,15 @@ class Mode:
         return type(self)()
 
     def __enter__(self) -> Self:
-        state = thread.state
-        self._before.append((state.grad, state.inference, state.anomaly, state.anomaly_nan))
+        self._before.append(self.current())
         self.change()
-        state.update()
+        thread.state.update()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        state = thread.state
-        state.grad, state.inference, state.anomaly, state.anomaly_nan = self._before.pop()
-        state.update()
+        self.restore(self._before.pop())
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if inspect.isclass(function):
@@ -103,6 +118,24 @@ class Mode:
         return wrapped
 
 
+class Switch(Mode):
+    """A mode that holds from the call on, and as a context or decorator only until the block or function ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._outer = self.current()
+        self.change()
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._before[-1] = self._outer
+        return self
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        self.restore(self._outer)
+        return super().__call__(function)
+
+
 class no_grad(Mode):  # noqa: N801 - PyTorch's name
     """Do not record operators. Works as ``with no_grad():`` and as ``@no_grad()``.
 
@@ -137,34 +170,22 @@ class enable_grad(no_grad):  # noqa: N801 - PyTorch's name
         thread.state.grad = not thread.state.inference
 
 
-class set_grad_enabled(Mode):  # noqa: N801 - PyTorch's name
+class set_grad_enabled(Switch):  # noqa: N801 - PyTorch's name
     """Switch recording on or off: at once when called, and until the end of the block when used as a context."""
 
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, bool):
             raise TypeError(f"set_grad_enabled() takes True or False, got {mode!r}")
-        super().__init__()
         self.mode = mode
-        self._outer = thread.state.grad
-        thread.state.grad = self.mode
+        super().__init__()
 
     def change(self) -> None:
         """Switch recording to the mode."""
-        thread.state.grad = self.mode
+        thread.state.grad = self.mode and not thread.state.inference
 
     def fresh(self) -> "Mode":
         """Return the context for one call of the decorated function."""
         return enable_grad() if self.mode else no_grad()
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        _, *rest = self._before.pop()
-        self._before.append((self._outer, *rest))
-        return self
-
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        thread.state.grad = self._outer
-        return super().__call__(function)
 
 
 class inference_mode(Mode):  # noqa: N801 - PyTorch's name
@@ -173,6 +194,8 @@ class inference_mode(Mode):  # noqa: N801 - PyTorch's name
     Args:
         mode: False leaves inference mode inside an outer one.
     """
+
+    changes = ("grad", "inference")
 
     def __init__(self, mode: bool = True) -> None:
         super().__init__()
@@ -195,6 +218,8 @@ class detect_anomaly(Mode):  # noqa: N801 - PyTorch's name
         check_nan: whether a NaN is an error.
     """
 
+    changes = ("anomaly", "anomaly_nan")
+
     def __init__(self, check_nan: bool = True) -> None:
         super().__init__()
         self.check_nan = check_nan
@@ -208,25 +233,18 @@ class detect_anomaly(Mode):  # noqa: N801 - PyTorch's name
         return detect_anomaly(self.check_nan)
 
 
-class set_detect_anomaly(Mode):  # noqa: N801 - PyTorch's name
+class set_detect_anomaly(Switch):  # noqa: N801 - PyTorch's name
     """Switch anomaly detection on or off: at once when called, and until the end of the block when used as a context."""
 
+    changes = ("anomaly", "anomaly_nan")
+
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        super().__init__()
         self.mode, self.check_nan = bool(mode), check_nan
-        state = thread.state
-        self._outer = (state.anomaly, state.anomaly_nan)
-        self.change()
+        super().__init__()
 
     def change(self) -> None:
         """Switch the check to the mode."""
         thread.state.anomaly, thread.state.anomaly_nan = self.mode, self.check_nan
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        grad, inference, *_ = self._before.pop()
-        self._before.append((grad, inference, *self._outer))
-        return self
 
     def fresh(self) -> "Mode":
         """Return a mode that makes the same change."""

@@ -19,7 +19,7 @@ class saved_tensors_hooks:  # noqa: N801 - PyTorch's name
     Example:
         >>> import wengert as wg
         >>> x = wg.tensor([1.0, 2.0], requires_grad=True)
-        >>> pack, unpack = lambda t: t.numpy().tobytes(), lambda b: wg.frombuffer(bytearray(b), dtype=wg.float32)
+        >>> pack, unpack = lambda t: t.detach().numpy().tobytes(), lambda b: wg.frombuffer(bytearray(b), dtype=wg.float32)
         >>> with wg.autograd.graph.saved_tensors_hooks(pack, unpack):
         ...     y = x.exp()
         >>> y.sum().backward()

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from wengert.array.shape import as_int
 from wengert.core.tensor import Tensor
 from wengert.optim.elementwise import number
 from wengert.optim.optimizer import Group, Optimizer
@@ -35,6 +36,7 @@ class LRScheduler:
     _is_initial = False
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        last_epoch = as_int(last_epoch, "last_epoch")
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"a scheduler takes an Optimizer, got {type(optimizer).__name__}")
         self.optimizer = optimizer

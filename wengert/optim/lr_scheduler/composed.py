@@ -19,12 +19,15 @@ class _Composed(LRScheduler):
 
     def _take(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None) -> None:
         name = type(self).__name__
+        if not isinstance(schedulers, Sequence) or isinstance(schedulers, str | bytes):
+            raise TypeError(f"{name} takes schedulers in a list, got {schedulers!r}")
         if not schedulers:
             raise ValueError(f"{name} needs at least one scheduler")
-        self.optimizer = schedulers[0].optimizer if optimizer is None else optimizer
         for i, scheduler in enumerate(schedulers):
             if not isinstance(scheduler, LRScheduler):
                 raise TypeError(f"{name} takes schedulers, got {type(scheduler).__name__} at position {i}")
+            if not i:
+                self.optimizer = scheduler.optimizer if optimizer is None else optimizer
             if isinstance(scheduler, ReduceLROnPlateau):
                 raise ValueError(f"{name} cannot hold ReduceLROnPlateau (position {i}): its step needs a metric")
             if scheduler.optimizer is not self.optimizer:

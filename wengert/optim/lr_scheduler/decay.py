@@ -22,6 +22,8 @@ class _ByFunction(LRScheduler):
     """A schedule given by the user's functions; the state holds attributes of callable objects, not functions."""
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Factor | list[Factor], last_epoch: int = -1) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{type(self).__name__} takes an optimizer, got {type(optimizer).__name__}")
         count = len(optimizer.param_groups)
         functions = list(lr_lambda) if isinstance(lr_lambda, list | tuple) else [lr_lambda] * count
         if len(functions) != count:
