@@ -127,6 +127,5 @@ def public_operator(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(
-        {*globals(), *_SUBPACKAGES, *_ELSEWHERE, *(n for n in ops.__dict__ if public_operator(n) is not None)}
-    )
+    found = (name for name in ops.__dict__ if public_operator(name) is not None)
+    return sorted({"__version__", "errors", *__all__, *_SUBPACKAGES, *_ELSEWHERE, *found})

@@ -47,7 +47,7 @@ OPTIMISERS = [
     (lambda: optim.Adadelta(parameters(), rho=None), "Adadelta: rho must be a number"),
     (lambda: optim.SGD(parameters()).step("x"), r"step\(\) takes a function"),
     (lambda: optim.SGD(parameters()).load_state_dict(None), "takes a dictionary"),
-    (lambda: optim.lr_scheduler.StepLR(None, 2), "takes an optimizer"),
+    (lambda: optim.lr_scheduler.StepLR(None, 2), "takes an .*ptimizer"),
     (lambda: optim.lr_scheduler.StepLR(optim.SGD(parameters()), 2, last_epoch="x"), "last_epoch must be an int"),
 ]
 DATA = [
@@ -72,7 +72,7 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize("call, message", LAYERS + OPTIMISERS + DATA + FILES)
+@pytest.mark.parametrize(("call", "message"), LAYERS + OPTIMISERS + DATA + FILES)
 def test_a_wrong_type_is_refused_in_words(call, message):
     with pytest.raises(TypeError, match=message):
         call()

@@ -118,7 +118,9 @@ def _is_number(slot: Slot, hints: dict[str, Any]) -> bool:
 
 
 def _is_flag(slot: Slot, hints: dict[str, Any]) -> bool:
-    return slot.param is PLAIN and slot.input is None and (isinstance(slot.default, bool) or hints.get(slot.name) is bool)
+    return (
+        slot.param is PLAIN and slot.input is None and (isinstance(slot.default, bool) or hints.get(slot.name) is bool)
+    )
 
 
 ALIASES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "x1": "input", "x2": "other", "a": "input"}
@@ -135,7 +137,7 @@ class Signature:
     """
 
     __slots__ = (
-        "flags", "fn", "index", "inputs", "many", "numbers", "names", "owner", "params", "positional", "required", "slots",
+        "flags", "fn", "index", "inputs", "many", "names", "numbers", "owner", "params", "positional", "required", "slots",
         "tails", "tensors", "variadic",
     )  # fmt: skip
 

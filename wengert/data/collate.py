@@ -57,7 +57,9 @@ def default_collate(batch: Sequence[Any]) -> Any:
 
 def _collate_sequences(first: Sequence[Any], batch: Sequence[Any]) -> Any:
     if not all(isinstance(sample, Sequence) for sample in batch):
-        raise TypeError(f"the samples of one batch must be of one kind, got {sorted({type(s).__name__ for s in batch})}")
+        raise TypeError(
+            f"the samples of one batch must be of one kind, got {sorted({type(s).__name__ for s in batch})}"
+        )
     if len({len(sample) for sample in batch}) != 1:
         raise RuntimeError(f"samples of one batch must have equal lengths, got {[len(sample) for sample in batch]}")
     columns = [default_collate(column) for column in zip(*batch, strict=True)]

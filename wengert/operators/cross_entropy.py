@@ -417,7 +417,9 @@ def cross_entropy(
         raise ValueError(f"cross_entropy(): label_smoothing must lie between 0 and 1, got {label_smoothing}")
     soft = target.dtype.category >= FLOAT and tuple(target.shape) == tuple(input.shape)
     if not soft and weight is None and not label_smoothing:
-        return _weighted_mean(ops.class_loss(input, target, ignore_index)[0], None, target, None, ignore_index, reduction)
+        return _weighted_mean(
+            ops.class_loss(input, target, ignore_index)[0], None, target, None, ignore_index, reduction
+        )
     if not soft:
         _target_shape("cross_entropy", input.shape, target.shape)
     _check_weight("cross_entropy", weight, input.shape[class_dim(input.shape)])

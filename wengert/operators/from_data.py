@@ -161,9 +161,7 @@ def asarray(
 
 
 @creation
-def frombuffer(
-    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
-) -> Any:
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Any:
     """Return a one-dimensional tensor on the memory of an object with a buffer (bytes, bytearray, mmap, array …).
 
     Args:

@@ -17,7 +17,7 @@ class _Composed(LRScheduler):
 
     _schedulers: Sequence[LRScheduler]
 
-    def _take(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None) -> None:
+    def _take(self, schedulers: Any, optimizer: Optimizer | None) -> None:
         name = type(self).__name__
         if not isinstance(schedulers, Sequence) or isinstance(schedulers, str | bytes):
             raise TypeError(f"{name} takes schedulers in a list, got {schedulers!r}")
