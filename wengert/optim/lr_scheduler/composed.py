@@ -19,7 +19,7 @@ class _Composed(LRScheduler):
 
     def _take(self, schedulers: Any, optimizer: Optimizer | None) -> None:
         name = type(self).__name__
-        if not isinstance(schedulers, Sequence) or isinstance(schedulers, str | bytes):
+        if isinstance(schedulers, str | bytes) or not isinstance(schedulers, Sequence):
             raise TypeError(f"{name} takes schedulers in a list, got {schedulers!r}")
         if not schedulers:
             raise ValueError(f"{name} needs at least one scheduler")
