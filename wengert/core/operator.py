@@ -44,6 +44,7 @@ class Op:
             of its own; else None. view: the result may share the first argument's memory.
         spec: the shape and dtype rule: called like the kernel with a Spec for each tensor.
         cost: called like ``spec``; returns floating-point operations. samples: makes the calls that checks run.
+        lowering: where the loop-level meaning for native code is declared; None: the kernel is called as a library.
         places: it puts whole tensors beside one another (cat, writes through views), so that a gradient part of nothing but
             zeros means that the tensor was not looked at: such a part is passed on as a zero that no rule multiplies.
         home: the namespaces it is public in: "" (the package), "nn.functional", "linalg", "fft", "special", or () for none.
@@ -52,7 +53,7 @@ class Op:
 
     __slots__ = (
         "batch", "composite", "cost", "doc", "family", "function", "home", "jvp", "kernel", "keywords",
-        "name", "outputs", "places", "promote", "result", "rules", "samples", "signature",
+        "lowering", "name", "outputs", "places", "promote", "result", "rules", "samples", "signature",
         "single", "spec", "ufunc", "variable", "view", "widen",
     )  # fmt: skip
 
@@ -61,7 +62,7 @@ class Op:
         outputs: Sequence[str] = ("out",), variable: bool = False, promote: str | None = None, result: str = "kernel",
         widen: bool = True, vjp: dict[str, Callable[..., Any]] | Callable[..., Any] | None = None, jvp: Any = None,
         batch: Any = None, view: bool = False, spec: Any = None, cost: Any = None, samples: Any = None,
-        composite: bool = False, holomorphic: bool = False, places: bool = False,
+        lowering: Any = None, composite: bool = False, holomorphic: bool = False, places: bool = False,
         home: str | tuple[str, ...] | None = None,
     ) -> None:  # fmt: skip
         self.name = name or kernel.__name__
@@ -77,7 +78,7 @@ class Op:
             else Rules(self.name, signature.names, signature.inputs, self.outputs, vjp, holomorphic, signature.many)
         )
         self.jvp, self.batch, self.spec, self.cost, self.samples = jvp, batch, spec, cost, samples
-        self.composite, self.places = composite, places
+        self.lowering, self.composite, self.places = lowering, composite, places
         self.home = _home(self.name) if home is None else (home,) if isinstance(home, str) else home
         self.keywords = signature.names[signature.positional :]
         self.function: Any = None
