@@ -278,7 +278,7 @@ def test_normalize_and_cosine_similarity_of_zeros_and_huge_vectors():
 
 
 def test_a_named_order_and_a_narrower_dtype_are_refused():
-    with pytest.raises(TypeError, match="ord must be a number"):
+    with pytest.raises(TypeError, match="'ord' must be a number"):
         wg.linalg.vector_norm(wg.ones(2), "fro")
     with pytest.raises(TypeError, match="does not hold"):
         wg.linalg.vector_norm(wg.ones(2, dtype=wg.float64), dtype=wg.float32)
