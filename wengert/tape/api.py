@@ -1,5 +1,6 @@
 """``backward`` and ``grad``: PyTorch's functions on the tape."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -79,7 +80,7 @@ def _cotangents(outputs: list[Any], given: Any, name: str) -> list[Any]:
         node = _point(output, "backward")
         shape, dtype = node.shape, node.dtype
         if g is None:
-            if int(np.prod(shape)) != 1:
+            if math.prod(shape) != 1:
                 raise RuntimeError(
                     f"grad can be created implicitly only for scalar outputs; this one has shape {tuple(shape)}: "
                     f"reduce it (for instance .sum()) or give {name}"

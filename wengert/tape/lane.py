@@ -141,6 +141,9 @@ def fitted_array(run: Any, after: Any, array: Any) -> Any:
     """Undo broadcasting on a plain float array; None where that is not all there is to do."""
     if type(array) is not ndarray or (array.dtype is not F32 and array.dtype is not F64):
         return None
+    lead = array.ndim - len(after.shape)
+    if lead > 0 and array.shape[lead:] == after.shape:
+        return asarray(run(np.add.reduce, array, tuple(range(lead))))
     try:
         return asarray(run(ops.sum_to_size.op.kernel, array, after.shape))
     except RuntimeError:
