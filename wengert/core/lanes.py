@@ -87,20 +87,20 @@ def unary_lane(op: Op) -> Callable[..., Any]:
                     return general(op, (input,), {})
                 node = _new_node(OpNode)
                 node.plan, node.inputs = plan, (origin,)
+                version = cell = None
                 if keep_input:
-                    version = input._cell
-                    version = 0 if version is None else version.count
-                else:
-                    version = None
-                cell = None
+                    version = 0 if input._cell is None else input._cell.count
                 if keep_out:
                     out._cell = cell = _new_version(Version)
                     cell.count, cell.writes = 0, ()
-                if keep_input or keep_out:
+                if not (keep_input or keep_out):
+                    node.saved, node.versions = nothing
+                elif defaults:
                     node.saved = (input if keep_input else None, *defaults, array if keep_out else None)
                     node.versions = (version, *blank, cell)
                 else:
-                    node.saved, node.versions = nothing
+                    node.saved = (input if keep_input else None, array if keep_out else None)
+                    node.versions = (version, cell)
                 node.shape, node.dtype, node.extra, node.sequence = array.shape, array.dtype, None, next_sequence()
                 frame = _frame(1)
                 code = frame.f_code
@@ -121,8 +121,9 @@ def binary_lane(op: Op, general: Callable[..., Any] = general) -> Callable[..., 
     """
     ufunc, plans = op.ufunc, _flags(op, 2)
     defaults = tuple(slot.default for slot in op.signature.slots[2:])
-    blank = (None,) * len(defaults)
-    nothing = (None, None, *defaults, None), (None, None, *blank, None)
+    if defaults and any(any(keeps) for _, keeps in plans):
+        return general_lane(op)  # what is kept here has no room for more arguments
+    nothing = (None, None, *defaults, None), (None,) * (3 + len(defaults))
     recorded = op.family != "nondifferentiable"
 
     def function(input: Any, other: Any, *rest: Any, **kwargs: Any) -> Any:
@@ -165,8 +166,7 @@ def binary_lane(op: Op, general: Callable[..., Any] = general) -> Callable[..., 
                 if keep_x or keep_y or keep_out:
                     saved_x = saved_y = version_x = version_y = cell = None
                     if keep_x:
-                        saved_x, version_x = input, input._cell
-                        version_x = 0 if version_x is None else version_x.count
+                        saved_x, version_x = input, 0 if input._cell is None else input._cell.count
                     if keep_y:
                         saved_y = other
                         if y is not other:
@@ -175,8 +175,8 @@ def binary_lane(op: Op, general: Callable[..., Any] = general) -> Callable[..., 
                     if keep_out:
                         out._cell = cell = _new_version(Version)
                         cell.count, cell.writes = 0, ()
-                    node.saved = (saved_x, saved_y, *defaults, array if keep_out else None)
-                    node.versions = (version_x, version_y, *blank, cell)
+                    node.saved = (saved_x, saved_y, array if keep_out else None)
+                    node.versions = (version_x, version_y, cell)
                 else:
                     node.saved, node.versions = nothing
                 node.shape, node.dtype, node.extra, node.sequence = array.shape, array.dtype, None, next_sequence()
@@ -231,8 +231,11 @@ def reflected_lane(op: Op, general: Callable[..., Any]) -> Callable[..., Any]:
                 if keep_out:
                     out._cell = cell = Version()
                 number, tensor = input if keep_number else None, other if keep_tensor else None
-                node.saved = (number, tensor, *defaults, array if keep_out else None)
-                node.versions = (None, version, *(None,) * len(defaults), cell)
+                if defaults:
+                    node.saved = (number, tensor, *defaults, array if keep_out else None)
+                    node.versions = (None, version, *(None,) * len(defaults), cell)
+                else:
+                    node.saved, node.versions = (number, tensor, array if keep_out else None), (None, version, cell)
                 node.shape, node.dtype, node.extra, node.sequence = array.shape, array.dtype, None, next_sequence()
                 frame = _frame(1)
                 code = frame.f_code
