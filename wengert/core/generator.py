@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from wengert.array.device import to_device
+from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array
 from wengert.kernels import philox
 
@@ -101,7 +102,7 @@ default_generator = Generator()
 
 def draw(generator: Generator | None, sampler: Any, *args: Any) -> Any:
     """Call ``sampler(key, offset, *args)``, which returns an array and how far it moved, and move the generator on."""
-    source = default_generator if generator is None else generator
+    source = generator if generator is not None else thread.state.generator or default_generator
     if not isinstance(source, Generator):
         raise TypeError(f"generator must be a wengert.Generator, got {type(generator).__name__}")
     with source._lock:

@@ -24,6 +24,7 @@ class State:
         saved_hooks_error: the text that refuses new saved-tensor hooks, or None.
         anomaly: whether backward checks every gradient for NaN; anomaly_nan whether NaN is an error.
         walk: the backward pass that is running, or None.
+        generator: what this thread draws from where no generator is given; None: the default one.
         run: calls a NumPy kernel with floating-point warnings off. A context entered once costs a twentieth of
             ``np.errstate`` around each call, and leaves the user's own NumPy settings alone.
     """
@@ -31,6 +32,7 @@ class State:
     __slots__ = (
         "anomaly",
         "anomaly_nan",
+        "generator",
         "grad",
         "inference",
         "run",
@@ -49,6 +51,7 @@ class State:
         self.anomaly = False
         self.anomaly_nan = True
         self.walk: Any = None
+        self.generator: Any = None
         quiet = contextvars.Context()
         quiet.run(np.seterr, all="ignore")
         self.run = quiet.run

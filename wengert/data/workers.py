@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from wengert.core.generator import Generator
+from wengert.core.state import thread
 
 __all__ = ["END", "Epoch", "WorkerInfo", "Workers", "get_worker_info"]
 
@@ -61,6 +62,7 @@ class Workers:
 
     def _run(self, worker: int, seed: int, number: int, fetch: Fetch, request: Any) -> Any:
         generator = Generator().manual_seed(seed + number)
+        thread.state.generator = generator  # plain wg.rand in a dataset draws from it too
         _current.info = WorkerInfo(worker, self.count, seed + worker, self.dataset, generator)
         try:
             if not self._started[worker]:
@@ -76,8 +78,8 @@ class Workers:
 
     def close(self) -> None:
         """Let the threads end as soon as they have finished what they are doing; what waits is dropped."""
-        for thread in self._threads:
-            thread.shutdown(wait=False, cancel_futures=True)
+        for executor in self._threads:
+            executor.shutdown(wait=False, cancel_futures=True)
 
 
 class Epoch:
