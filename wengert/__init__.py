@@ -81,8 +81,8 @@ inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
 newaxis = None
 
 _SUBPACKAGES = (
-    "backends", "cli", "cuda", "data", "fft", "library", "linalg", "nn", "optim", "random", "serialization", "special",
-    "testing", "utils",
+    "backends", "cli", "cuda", "data", "fft", "func", "library", "linalg", "nn", "optim", "random", "serialization", "special",
+    "testing", "tree", "utils",
 )  # fmt: skip
 _ELSEWHERE = {
     **dict.fromkeys(("load", "load_file", "save", "save_file"), "serialization"),

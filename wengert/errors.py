@@ -13,6 +13,7 @@ __all__ = [
     "InplaceError",
     "MissingRuleError",
     "ShapeError",
+    "TransformError",
 ]
 
 
@@ -42,6 +43,10 @@ class DeclarationError(TypeError):
 
 class AnomalyError(RuntimeError):
     """A derivative produced NaN in anomaly mode; the message names the forward operator and its user line."""
+
+
+class TransformError(RuntimeError):
+    """Something a transform cannot do: read values that it batches, write batched values into a tensor from outside."""
 
 
 class GradientLossWarning(UserWarning):

@@ -5,9 +5,7 @@ result is wrapped and, if a gradient is wanted, recorded. The fast lanes of :mod
 the commonest calls in one function; they must agree with this room, which is what the operator checks hold them to.
 """
 
-from collections import namedtuple
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ import numpy as np
 from wengert.array.dtype import DTYPES, FLOAT, DType, bfloat16, can_cast, dtype_of, real_of, result_dtype, scalar_dtype
 from wengert.array.shape import broadcast_shapes
 from wengert.core.explain import FAILURES, explained, specs
+from wengert.core.interpret import intercepted
 from wengert.core.operator import Op, Spec
 from wengert.core.record import record
 from wengert.core.signature import Input
@@ -136,6 +135,10 @@ def execute(op: Op, values: list[Any]) -> Any:
         state = local.state
     except AttributeError:
         state = thread.state
+    if state.slow and (state.levels or state.watchers):
+        found = intercepted(op, values, execute, state)
+        if found is not NotImplemented:
+            return found
     names = op.keywords
     try:
         arrays, target = _ready(op, values) or _arrays(op, values)
@@ -160,13 +163,7 @@ def execute(op: Op, values: list[Any]) -> Any:
         record(op, values, wrapped)
     if single:
         return wrapped[0]
-    return tuple(wrapped) if op.variable else result_type(op)(*wrapped)
-
-
-@cache
-def result_type(op: Op) -> Any:
-    """Return the named tuple of an operator's several results: ``values, indices = x.sort()`` or ``x.sort().values``."""
-    return namedtuple(op.name, op.outputs)  # the fields are known when the operator is declared
+    return tuple(wrapped) if op.variable else op.result_type(*wrapped)
 
 
 def _ready(op: Op, values: list[Any]) -> tuple[list[Any], DType | None] | None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from wengert.array.dtype import can_cast
 from wengert.core.apply import call, execute
+from wengert.core.interpret import write
 from wengert.core.node import Leaf, OpNode, next_sequence
 from wengert.core.operator import Op
 from wengert.core.place import here
@@ -39,12 +40,14 @@ def check_writable(name: str, tensor: Any) -> None:
     """Refuse an in-place write that PyTorch refuses: leaves, views of leaves, overlapping or read-only memory."""
     state = thread.state
     array = tensor._payload
-    if overlaps(array):
+    if type(array) is not np.ndarray:
+        check_writable(name, array.carrier)
+    elif overlaps(array):
         raise InplaceError(
             f"{name}(): several elements of the written tensor (shape {tuple(array.shape)}) share one memory location; "
             "clone() it first"
         )
-    if not array.flags.writeable:
+    elif not array.flags.writeable:
         raise InplaceError(f"{name}(): the tensor lies in read-only memory; clone() it first")
     if tensor._cell is INFERENCE and not state.inference:
         raise InplaceError(
@@ -68,8 +71,12 @@ def adopt(name: str, tensor: Any, result: Any) -> Any:
     target, source = tensor._payload, result._payload
     if source.shape != target.shape:
         try:
-            source = np.broadcast_to(source, target.shape)
-        except ValueError:
+            if type(source) is np.ndarray:
+                source = np.broadcast_to(source, target.shape)
+            else:
+                result = execute(operators()["expand"], [result, target.shape])
+                source = result._payload
+        except (ValueError, RuntimeError):
             raise ShapeError(
                 f"{name}(): a result of shape {tuple(source.shape)} does not fit the tensor of shape "
                 f"{tuple(target.shape)} it is written to"
@@ -79,8 +86,11 @@ def adopt(name: str, tensor: Any, result: Any) -> Any:
     state = thread.state
     if state.grad:
         check_view(name, tensor, result)
-    np.copyto(target, source, casting="unsafe")
-    version_of(tensor).bump(name, here(1))
+    if type(target) is np.ndarray and type(source) is np.ndarray:
+        np.copyto(target, source, casting="unsafe")
+        version_of(tensor).bump(name, here(1))
+    else:
+        write(name, tensor, result)
     if state.grad:
         rehistory(tensor, result)
     return tensor
@@ -166,6 +176,8 @@ def _recording(*values: Any) -> bool:
 
 def _copy_of(tensor: Any) -> Any:
     """Return the tensor as it is before it is written: what backward will need of it."""
+    if not isinstance(tensor._payload, np.ndarray):
+        return call(operators()["clone"], (tensor,), {})
     source = from_array(tensor._payload.copy())
     source._node = tensor._node
     return source
@@ -175,6 +187,8 @@ def _direct(ufunc: Any, tensor: Any, args: tuple[Any, ...]) -> bool:
     """Let the ufunc write into the tensor's own memory where nothing is recorded; False if it is not possible."""
     state = thread.state
     array = tensor._payload
+    if type(array) is not np.ndarray or state.watchers:
+        return False
     if array.dtype.kind != "f" or array.dtype.itemsize < 4 or ufunc.nin != len(args) + 1:
         return False
     operands: list[Any] = [array]
@@ -186,7 +200,7 @@ def _direct(ufunc: Any, tensor: Any, args: tuple[Any, ...]) -> bool:
         if isinstance(value, Tensor):
             other = value._payload
             needs = (value._node if value._view is None else refresh(value)) is not None
-            if other.dtype != array.dtype or (state.grad and needs):
+            if type(other) is not np.ndarray or other.dtype != array.dtype or (state.grad and needs):
                 return False
             if other.ndim > array.ndim:
                 return False

@@ -1,5 +1,6 @@
 """The declaration of an operator: one value from which everything else about it is derived."""
 
+from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -47,13 +48,14 @@ class Op:
         lowering: where the loop-level meaning for native code is declared; None: the kernel is called as a library.
         places: it puts whole tensors beside one another (cat, writes through views), so that a gradient part of nothing but
             zeros means that the tensor was not looked at: such a part is passed on as a zero that no rule multiplies.
+        result_type: the named tuple of several results: ``values, indices = x.sort()``.
         home: the namespaces it is public in: "" (the package), "nn.functional", "linalg", "fft", "special", or () for none.
         composite: a function of other operators; its derivative comes from its body.
     """
 
     __slots__ = (
         "batch", "composite", "cost", "doc", "family", "function", "home", "jvp", "kernel", "keywords",
-        "lowering", "name", "outputs", "places", "promote", "result", "rules", "samples", "signature",
+        "lowering", "name", "outputs", "places", "promote", "result", "result_type", "rules", "samples", "signature",
         "single", "spec", "ufunc", "variable", "view", "widen",
     )  # fmt: skip
 
@@ -80,6 +82,7 @@ class Op:
         self.jvp, self.batch, self.spec, self.cost, self.samples = jvp, batch, spec, cost, samples
         self.lowering, self.composite, self.places = lowering, composite, places
         self.home = _home(self.name) if home is None else (home,) if isinstance(home, str) else home
+        self.result_type = None if self.single or variable else namedtuple(self.name, self.outputs)
         self.keywords = signature.names[signature.positional :]
         self.function: Any = None
         if self.rules is not None:

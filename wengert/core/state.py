@@ -23,6 +23,7 @@ class State:
         saved_hooks: the stack of (pack, unpack) pairs for saved tensors.
         saved_hooks_error: the text that refuses new saved-tensor hooks, or None.
         anomaly: whether backward checks every gradient for NaN; anomaly_nan whether NaN is an error.
+        levels: the running transforms, outermost first (see :mod:`wengert.core.interpret`); watchers: what sees every call.
         walk: the backward pass that is running, or None.
         generator: what this thread draws from where no generator is given; None: the default one.
         run: calls a NumPy kernel with floating-point warnings off. A context entered once costs a twentieth of
@@ -35,17 +36,21 @@ class State:
         "generator",
         "grad",
         "inference",
+        "levels",
         "run",
         "saved_hooks",
         "saved_hooks_error",
         "slow",
         "walk",
+        "watchers",
     )
 
     def __init__(self) -> None:
         self.grad = True
         self.inference = False
         self.slow = False
+        self.levels: list[Any] = []
+        self.watchers: tuple[Any, ...] = ()
         self.saved_hooks: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = []
         self.saved_hooks_error: str | None = None
         self.anomaly = False
@@ -58,7 +63,7 @@ class State:
 
     def update(self) -> None:
         """Recompute ``slow`` after a mode has changed."""
-        self.slow = self.inference or bool(self.saved_hooks)
+        self.slow = self.inference or bool(self.saved_hooks or self.levels or self.watchers)
 
 
 class Thread:

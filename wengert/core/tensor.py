@@ -22,7 +22,7 @@ from wengert.core.place import here
 from wengert.core.printing import format_tensor
 from wengert.core.registry import ops
 from wengert.core.state import local, thread
-from wengert.errors import DTypeError, GradientLossWarning, ShapeError
+from wengert.errors import DTypeError, GradientLossWarning, ShapeError, TransformError
 from wengert.settings import settings
 
 __all__ = ["Tensor", "View", "alias", "from_array", "keep_retaining", "raw", "replay", "version_of", "wrote"]
@@ -155,7 +155,7 @@ class Tensor(TensorMethods):
 
     def data_ptr(self) -> int:
         """Return the address of its first element."""
-        return int(self._payload.ctypes.data)
+        return int(raw(self, "data_ptr()").ctypes.data)
 
     # ---- what the tape knows
 
@@ -291,7 +291,9 @@ class Tensor(TensorMethods):
             raise RuntimeError(
                 "numpy() on a tensor that requires grad would lose its gradient; use tensor.detach().numpy()"
             )
-        return self._payload
+        if not isinstance(self._payload, np.ndarray) and not force:
+            raise TransformError(self._payload.level.refusal("numpy()"))
+        return raw(self, "numpy()")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()
@@ -311,15 +313,13 @@ class Tensor(TensorMethods):
             raise RuntimeError(
                 f"item() needs a tensor with exactly one element, this one has shape {tuple(self.shape)}"
             )
-        if self._payload.dtype.kind == "V":
-            return float(self._payload.reshape(()))
-        return self._payload.item()
+        array = raw(self, "item()")
+        return float(array.reshape(())) if array.dtype.kind == "V" else array.item()
 
     def tolist(self) -> Any:
         """Return its elements as nested lists of Python numbers."""
-        if self._payload.dtype.kind == "V":
-            return self._payload.astype(np.float32).tolist()
-        return self._payload.tolist()
+        array = raw(self, "tolist()")
+        return array.astype(np.float32).tolist() if array.dtype.kind == "V" else array.tolist()
 
     def _scalar(self, kind: str) -> Any:
         if self._node is not None and thread.state.grad:
@@ -350,7 +350,7 @@ class Tensor(TensorMethods):
             raise RuntimeError(
                 f"the truth value of a tensor of shape {tuple(self.shape)} is ambiguous; use .any() or .all()"
             )
-        return bool(self._payload.reshape(()))
+        return bool(raw(self, "bool(), which an if, while, and, or, not calls,").reshape(()))
 
     def __len__(self) -> int:
         if not self._payload.shape:
@@ -366,7 +366,7 @@ class Tensor(TensorMethods):
         found = self == element
         if not isinstance(found, Tensor):
             raise TypeError(f"a tensor holds numbers: 'in' takes a number or a tensor, got {type(element).__name__}")
-        return bool(found._payload.any())
+        return bool(raw(found, "the operator in").any())
 
     def __hash__(self) -> int:
         return id(self)
@@ -388,7 +388,7 @@ class Tensor(TensorMethods):
             raise RuntimeError("only leaf tensors can be deep-copied; use .detach().clone() for a computed one")
         if id(self) in memo:
             return memo[id(self)]
-        copied: Tensor = from_array(self._payload.copy(), type(self))
+        copied: Tensor = from_array(raw(self, "deepcopy()").copy(), type(self))
         memo[id(self)] = copied
         copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
         if self.requires_grad:
@@ -400,13 +400,13 @@ class Tensor(TensorMethods):
     def __reduce__(self) -> Any:
         if not self.is_leaf:
             raise RuntimeError("only leaf tensors can be pickled; use .detach() for a computed one")
-        return rebuild, (type(self), np.ascontiguousarray(self._payload).reshape(self._payload.shape), self.requires_grad,
+        return rebuild, (type(self), np.ascontiguousarray(raw(self, "pickling")).reshape(self._payload.shape), self.requires_grad,
                          self.__dict__ or None)  # fmt: skip
 
     def __dlpack__(self, **options: Any) -> Any:
         if self.requires_grad:
             raise RuntimeError("a tensor that requires grad cannot be exported by DLPack; use .detach()")
-        array = self._payload
+        array = raw(self, "DLPack export")
         if any(stride < 0 for stride in array.strides):  # some importers cannot read these
             if options.get("copy") is False:
                 raise BufferError("a tensor with negative strides cannot be exported by DLPack without a copy")
@@ -451,9 +451,14 @@ def alias(tensor: Any, cls: type[Any] = Tensor, version: Any = ...) -> Any:
     return out
 
 
-def raw(tensor: Any) -> np.ndarray[Any, Any]:
-    """Return the tensor's own NumPy array, for code that computes outside the tape; call :func:`wrote` after writing."""
-    return tensor._payload
+def raw(tensor: Any, what: str = "this operation") -> np.ndarray[Any, Any]:
+    """Return the tensor's own NumPy array, for code that computes outside the tape; call :func:`wrote` after writing.
+
+    Raises:
+        TransformError: beginning with ``what``, inside a transform in which the tensor has no values of its own.
+    """
+    payload = tensor._payload
+    return payload if isinstance(payload, np.ndarray) else payload.values(what)
 
 
 def wrote(tensor: Any, name: str = "an in-place operation") -> None:

@@ -8,6 +8,7 @@ from wengert.array.dtype import DType
 from wengert.array.layout import check_memory_format
 from wengert.array.shape import broadcast_shapes
 from wengert.core.arguments import Anything, DTypeOrNone, Size
+from wengert.core.batch import Body, aligned
 from wengert.core.families import elementwise, linear
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
@@ -25,6 +26,7 @@ def _cast_spec(input: Spec, dtype: DType) -> Spec:
     transpose=lambda g, input_dtype: ops.cast(g, input_dtype),
     spec=_cast_spec,
     widen=False,
+    batch="front",
     home=(),
     samples=lambda s: [
         s((2, 3), dtype="float64"),
@@ -45,6 +47,7 @@ def cast(input: Anything, dtype: DTypeOrNone) -> Any:
     transpose=lambda g: g,
     spec=lambda input, memory_format=None: input,
     widen=False,
+    batch="front",
     samples=lambda s: [s((2, 3)), s(()), s((0,))],
 )
 def clone(input: Anything, *, memory_format: Any = None) -> Any:
@@ -86,6 +89,7 @@ def _expanded(shape: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, ...]:
     spec=lambda input, size: Spec(_expanded(input.shape, size), input.dtype),
     view=True,
     widen=False,
+    batch=lambda op, values, batched, size: ops.expand(aligned(values[0], len(values[1])), (size, *values[1])),
     samples=lambda s: [s((2, 1), size=(3, 2, 4)), s((1, 3), size=(2, -1)), s((), size=(2, 2)), s((1, 0), size=(3, 0))],
 )
 def expand(input: Anything, size: Size) -> Any:
@@ -104,8 +108,16 @@ def _summed(shape: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(range(len(shape) - len(size)))
 
 
+def _sum_to_size_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    input, target = values
+    lead = input.ndim - 1 - len(target)
+    summed = ops.sum(input, tuple(range(1, lead + 1))) if lead > 0 else input
+    return ops.sum_to_size(summed, (size, *target))
+
+
 @linear(
     transpose=lambda g, input_shape: ops.expand(g, input_shape),
+    batch=_sum_to_size_batch,
     spec=lambda input, size: (_summed(input.shape, size), Spec(tuple(size), input.dtype))[1],
     samples=lambda s: [s((3, 2, 4), size=(2, 1)), s((2, 3), size=(2, 3)), s((2, 3), size=()), s((0, 3), size=(1, 3))],
 )
@@ -139,6 +151,13 @@ def _write_chain(base: Any, chain: Any, value: Any) -> Any:
     return out
 
 
+def _written_by_index(input: Any, value: Any, chain: Any) -> Any:
+    """The operator by the positions of the view's elements: what runs on a batch."""
+    positions = ops.reshape(replay(chain, ops.reshape(ops.arange(input.numel()), tuple(input.shape))), (-1,))
+    flat = ops.reshape(value, (-1,))
+    return ops.reshape(ops.index_write(ops.reshape(input, (-1,)), flat, (positions,), (0,), False), tuple(input.shape))
+
+
 @linear(
     transpose={
         "input": lambda g, chain: ops.view_write(g, ops.zeros_like(replay(chain, g)), chain),
@@ -146,6 +165,7 @@ def _write_chain(base: Any, chain: Any, value: Any) -> Any:
     },
     spec=lambda input, value, chain: input,
     widen=False,
+    batch=Body(_written_by_index),
     places=True,
     home=(),
     samples=lambda s: [s.view_write((3, 2), 1), s.view_write((3, 2), slice(0, 2))],

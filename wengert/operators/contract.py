@@ -10,6 +10,7 @@ from wengert.array.dtype import dtype_of
 from wengert.array.shape import axis_of, broadcast_shapes
 from wengert.core.apply import as_tensor
 from wengert.core.arguments import Number
+from wengert.core.batch import Body, aligned
 from wengert.core.families import bilinear, composite, operator
 from wengert.core.methods import attach
 from wengert.core.operator import Spec
@@ -97,8 +98,24 @@ def _product(a: Any, b: Any) -> Any:
     return np.matmul(a, b)
 
 
+def _matmul_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    """Batches of vectors become matrices of one row or column; what NumPy's product does with a batch as it is, it does."""
+    a, b = values
+    n, m = a.ndim - bool(batched[0]), b.ndim - bool(batched[1])
+    if (not batched[1] and m <= 2) or (not batched[0] and n == 1 and m >= 2):
+        return ops.matmul(a, b)
+    if not batched[0] and m == 1 and n <= 2:
+        return ops.matmul(b, a if n == 1 else ops.transpose(a, 0, 1))
+    ndim = max(n, m, 2)
+    a = ops.unsqueeze(a, -2) if n == 1 else a
+    b = ops.unsqueeze(b, -1) if m == 1 else b
+    product = ops.matmul(aligned(a, ndim) if batched[0] else a, aligned(b, ndim) if batched[1] else b)
+    return ops.squeeze(product, tuple(d for d, gone in ((-2, n == 1), (-1, m == 1)) if gone))
+
+
 @bilinear(
     transpose={"input": _matmul_left, "other": _matmul_right},
+    batch=_matmul_batch,
     spec=_matmul_spec,
     cost=lambda input, other: 2 * math.prod(_matmul_shape(input.shape, other.shape)) * input.shape[-1],
     samples=lambda s: [
@@ -207,6 +224,15 @@ def _linear_spec(input: Spec, weight: Spec, bias: Spec | None = None) -> Spec:
     return Spec(shape, input.dtype)
 
 
+def _as_rows(x: Any) -> Any:
+    return ops.reshape(x, (-1, x.shape[-1])) if x.numel() else ops.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
+
+
+def _linear_body(input: Any, weight: Any, bias: Any) -> Any:
+    product = ops.matmul(input, ops.transpose(weight, 0, 1) if weight.ndim == 2 else weight)
+    return product if bias is None else product + bias
+
+
 def _linear_input(g: Any, weight: Any) -> Any:
     return ops.matmul(g, weight) if weight.ndim == 2 else ops.unsqueeze(g, -1) * weight
 
@@ -217,6 +243,7 @@ def _linear_input(g: Any, weight: Any) -> Any:
         "right": lambda g, left: ops.matmul(left, g),
     },
     spec=lambda left, right: Spec((left.shape[-1], right.shape[-1]), left.dtype),
+    batch=Body(lambda left, right: ops.matmul(ops.transpose(_as_rows(left), 0, 1), _as_rows(right))),
     home=(),
     samples=lambda s: [
         s((4, 2), (4, 3)),
@@ -249,6 +276,7 @@ def _linear_weight(g: Any, input: Any, weight_shape: tuple[int, ...]) -> Any:
     holomorphic=True,
     home="nn.functional",
     spec=_linear_spec,
+    batch=Body(_linear_body),
     cost=lambda input, weight, bias=None: 2 * math.prod(input.shape) * weight.shape[0],
     samples=lambda s: [
         s((4, 3), (2, 3), (2,)),
@@ -304,6 +332,7 @@ def _scaled(x: Any, factor: Any) -> Any:
     holomorphic=True,
     inplace=True,
     spec=_added_spec("addmm"),
+    batch=Body(lambda input, mat1, mat2, beta, alpha: _combined("addmm", input, ops.matmul(mat1, mat2), beta, alpha)),
     samples=lambda s: [
         s((2, 4), (2, 3), (3, 4)),
         s((4,), (2, 3), (3, 4), beta=0.5, alpha=-2),

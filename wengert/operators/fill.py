@@ -14,7 +14,7 @@ from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, alias, from_array
 from wengert.errors import ShapeError
-from wengert.operators.writes import number_as, publish_method, recording, written
+from wengert.operators.writes import computed, number_as, publish_method, written
 
 __all__ = ["copied", "fill"]
 
@@ -52,7 +52,7 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     """
     check_writable("copy_", self)
     source = src if isinstance(src, Tensor) else ops.as_tensor(src)
-    if recording(self, source) or not isinstance(self._payload, np.ndarray):
+    if computed(self, source):
         return adopt("copy_", self, ops.copied(source, self._payload.shape, self.dtype))
     array = source._payload
     if array.dtype.kind == "c" and self._payload.dtype.kind != "c":
@@ -87,7 +87,7 @@ def fill(input: Anything, value: AnythingOrScalar) -> Any:
 def fill_(self: Any, value: Any) -> Any:
     """Set every element to ``value``, a number or a 0-d tensor; return the tensor."""
     check_writable("fill_", self)
-    if recording(self, value) or not isinstance(self._payload, np.ndarray):
+    if computed(self, value):
         return adopt("fill_", self, ops.fill(self, value))
     value = value._payload if isinstance(value, Tensor) else value
     self._payload[...] = number_as("fill_", value, self._payload.dtype)
@@ -97,7 +97,7 @@ def fill_(self: Any, value: Any) -> Any:
 def zero_(self: Any) -> Any:
     """Set every element to zero; return the tensor."""
     check_writable("zero_", self)
-    if recording(self) or not isinstance(self._payload, np.ndarray):
+    if computed(self):
         return adopt("zero_", self, ops.fill(self, 0))
     self._payload.fill(0)
     return written("zero_", self)
@@ -122,12 +122,15 @@ def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
 
 def detach(self: Any) -> Any:
     """Return a tensor on the same memory without history; a write to either is seen, and counted, by both."""
-    return alias(self)
+    out = alias(self)
+    if not isinstance(self._payload, np.ndarray):
+        out._payload = self._payload.detached()
+    return out
 
 
 def detach_copy(self: Any) -> Any:
     """Return a copy without history, in memory of its own."""
-    return from_array(np.array(self._payload, order="C"))
+    return ops.clone(detach(self))
 
 
 def detach_(self: Any) -> Any:

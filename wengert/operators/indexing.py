@@ -13,16 +13,19 @@ from wengert.array.dtype import uint8
 from wengert.array.shape import broadcast_shapes
 from wengert.core.apply import execute
 from wengert.core.arguments import Anything, AnythingOrScalar, Tensors
+from wengert.core.batch import front, prepended
 from wengert.core.families import bilinear, linear, operator
 from wengert.core.inplace import check_writable
+from wengert.core.interpret import admitted
 from wengert.core.methods import attach
 from wengert.core.operator import Spec
 from wengert.core.registry import operators, ops
-from wengert.core.tensor import Tensor, from_array
+from wengert.core.tensor import Tensor, from_array, raw
 from wengert.errors import ShapeError
 from wengert.kernels import scatter as kernels
+from wengert.operators.index_batch import neighbours, read_batch, transpose_batch, write_batch
 from wengert.operators.to_dtype import converted
-from wengert.operators.writes import number_as, recording, write_recorded, written
+from wengert.operators.writes import computed, number_as, write_recorded, written
 
 __all__ = ["getitem", "getitem_transpose", "index_read", "index_transpose", "index_write", "parse", "write_at"]
 
@@ -49,6 +52,7 @@ def _indexed(shape: tuple[int, ...], index: Basic) -> tuple[int, ...]:
 @linear(
     transpose=lambda g, index, input_shape: ops.getitem_transpose(g, index, input_shape),
     spec=lambda input, index: Spec(_indexed(input.shape, index), input.dtype),
+    batch=front(index=lambda index, n: (slice(0, n, 1), *index)),
     view=True,
     widen=False,
     home=(),
@@ -66,6 +70,7 @@ def getitem(input: Anything, index: Any) -> Any:
 @linear(
     transpose=lambda g, index: ops.getitem(g, index),
     spec=lambda input, index, shape: Spec(tuple(shape), input.dtype),
+    batch=front(index=lambda index, n: (slice(0, n, 1), *index), shape=prepended),
     widen=False,
     home=(),
     samples=lambda s: [
@@ -98,8 +103,7 @@ def _gathered(shape: tuple[int, ...], indices: Sequence[Spec], dims: Sequence[in
         listed = ", ".join(str(tuple(i.shape)) for i in indices)
         raise IndexError(f"the shapes of the index tensors do not broadcast: {listed}") from None
     rest = [n for d, n in enumerate(shape) if d not in dims]
-    neighbours = list(dims) == list(range(dims[0], dims[0] + len(dims)))
-    at = dims[0] if neighbours else 0
+    at = dims[0] if neighbours(dims) else 0
     return (*rest[:at], *common, *rest[at:])
 
 
@@ -115,6 +119,7 @@ def _check_indices(shape: tuple[int, ...], indices: Sequence[Any], dims: Sequenc
 @bilinear(
     transpose={"input": lambda g, indices, dims, input_shape: ops.index_transpose(g, indices, dims, input_shape)},
     spec=lambda input, indices, dims: Spec(_gathered(input.shape, indices, dims), input.dtype),
+    batch=read_batch,
     widen=False,
     home=(),
     samples=lambda s: [
@@ -136,6 +141,7 @@ def index_read(input: Anything, indices: Tensors, dims: Any) -> Any:
 @bilinear(
     transpose={"input": lambda g, indices, dims: ops.index_read(g, indices, dims)},
     spec=lambda input, indices, dims, shape: Spec(tuple(shape), input.dtype),
+    batch=transpose_batch,
     home=(),
     samples=lambda s: [
         s((3, 2), [s.array([2, 0, 2])], dims=(0,), shape=(3, 2)),
@@ -194,6 +200,7 @@ def _index_write_spec(input: Spec, value: Any, indices: Any, dims: Any, accumula
         ),
     },
     spec=_index_write_spec,
+    batch=write_batch,
     widen=False,
     home=(),
     samples=lambda s: [
@@ -358,7 +365,7 @@ def _positions(item: Any, shape: tuple[int, ...], dim: int) -> list[Any]:
                 f"the mask of shape {tuple(item.shape)} does not fit the tensor of shape {tuple(shape)}: "
                 f"size {size} at its dimension {k}, {shape[dim + k]} at dimension {dim + k} of the tensor"
             )
-    return [from_array(i) for i in np.nonzero(item._payload)]
+    return [from_array(i) for i in np.nonzero(raw(item, "a mask as an index"))]
 
 
 def _full_mask(key: Any, shape: tuple[int, ...]) -> Any:
@@ -428,7 +435,9 @@ def _value_like(target: Any, value: Any) -> Any:
 def _set_view(self: Any, basic: Basic, value: Any) -> None:
     """Write into the view that a basic index takes."""
     tensor = isinstance(value, Tensor)
-    if recording(self, value) or not isinstance(self._payload, np.ndarray):
+    if computed(self, value):
+        if tensor:
+            admitted("setitem", self, value)
         target = execute(_GETITEM, [self, basic])
         if tensor:
             ops.copy_(target, _trimmed(value, target.ndim))

@@ -10,6 +10,7 @@ from wengert.array.dtype import int64, to_dtype
 from wengert.array.shape import as_int, axes_of, axis_of, broadcast_shapes, infer_size, size_of
 from wengert.core.apply import as_tensor
 from wengert.core.arguments import Anything, Axis, Size
+from wengert.core.batch import front, shifted
 from wengert.core.families import composite, linear, nondifferentiable
 from wengert.core.methods import attach
 from wengert.core.operator import Spec
@@ -38,9 +39,16 @@ SqueezedDims = Annotated[Any, Param(_squeezed_dims)]
 # ---- the operators
 
 
+def _reshape_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    input, shape = values
+    example = tuple(input.shape[1:])
+    return ops.reshape(input, (size, *infer_size(shape, math.prod(example), example)))
+
+
 @linear(
     transpose=lambda g, input_shape: ops.reshape(g, input_shape),
     spec=lambda input, shape: Spec(infer_size(shape, math.prod(input.shape), input.shape), input.dtype),
+    batch=_reshape_batch,
     view=True,
     widen=False,
     samples=lambda s: [
@@ -72,6 +80,7 @@ def _permuted(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
 @linear(
     transpose=lambda g, dims: ops.permute(g, tuple(sorted(range(len(dims)), key=dims.__getitem__))),
     spec=lambda input, dims: Spec(_permuted(input.shape, dims), input.dtype),
+    batch=front(dims=lambda dims, n: (0, *shifted(dims, n))),
     view=True,
     widen=False,
     samples=lambda s: [
@@ -97,6 +106,7 @@ def _transposed(shape: tuple[int, ...], dim0: int, dim1: int) -> tuple[int, ...]
 @linear(
     transpose=lambda g, dim0, dim1: ops.transpose(g, dim0, dim1),
     spec=lambda input, dim0, dim1: Spec(_transposed(input.shape, dim0, dim1), input.dtype),
+    batch="front",
     view=True,
     widen=False,
     samples=lambda s: [
@@ -118,6 +128,7 @@ def _unsqueezed(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
 @linear(
     transpose=lambda g, dim: ops.squeeze(g, dim),
     spec=lambda input, dim: Spec(_unsqueezed(input.shape, dim), input.dtype),
+    batch=front(dim=shifted),
     view=True,
     widen=False,
     samples=lambda s: [s((2, 3), dim=0), s((2, 3), dim=-1), s((2, 3), dim=1), s((), dim=0), s((0,), dim=-2)],
@@ -134,6 +145,7 @@ def _squeezed(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
 @linear(
     transpose=lambda g, input_shape: ops.reshape(g, input_shape),
     spec=lambda input, dim=None: Spec(_squeezed(input.shape, dim), input.dtype),
+    batch=front(dim=shifted),
     view=True,
     widen=False,
     samples=lambda s: [
@@ -148,6 +160,7 @@ def squeeze(input: Anything, dim: SqueezedDims = None) -> Any:
 
 @nondifferentiable(
     spec=lambda input, dtype: Spec(_viewed_as(input.shape, input.dtype.itemsize, dtype), dtype),
+    batch="front",
     view=True,
     widen=False,
     home=(),

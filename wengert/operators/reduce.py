@@ -39,6 +39,7 @@ def _total(input: Any, dim: Any, keepdim: Any, dtype: DType) -> Any:
 
 @linear(
     transpose=lambda g, input_shape, dim, keepdim: spread(g, input_shape, dim, keepdim),
+    batch="front",
     spec=lambda input, dim=None, keepdim=False, *, dtype=None: Spec(
         reduced(input.shape, dim, keepdim), summed_dtype(input.dtype, dtype)
     ),
@@ -82,6 +83,7 @@ def _mean_transpose(g: Any, input_shape: Any, dim: Any, keepdim: Any) -> Any:
 
 @linear(
     transpose=_mean_transpose,
+    batch="front",
     spec=lambda input, dim=None, keepdim=False, *, dtype=None: Spec(
         reduced(input.shape, dim, keepdim), _mean_dtype(input.dtype, dtype)
     ),
@@ -169,6 +171,7 @@ def _prod_jvp(t: Any, input: Any, dim: Any, keepdim: Any) -> Any:
 
 @operator(
     vjp={"input": _prod_vjp},
+    batch="front",
     jvp={"input": _prod_jvp},
     spec=lambda input, dim, keepdim=False, *, dtype=None: Spec(
         reduced(input.shape, (dim,), keepdim), summed_dtype(input.dtype, dtype)
@@ -224,13 +227,13 @@ def _truths(s: Any) -> list[Any]:
     ]  # fmt: skip
 
 
-@nondifferentiable(spec=_truth_spec, samples=_truths)
+@nondifferentiable(spec=_truth_spec, batch="front", samples=_truths)
 def all(input: Anything, dim: Axes = None, keepdim: Any = False) -> Any:
     """Return whether every element is nonzero, over all dimensions or along ``dim``; True where there are none."""
     return _truth(np.logical_and, input, dim, keepdim)
 
 
-@nondifferentiable(spec=_truth_spec, samples=_truths)
+@nondifferentiable(spec=_truth_spec, batch="front", samples=_truths)
 def any(input: Anything, dim: Axes = None, keepdim: Any = False) -> Any:
     """Return whether some element is nonzero, over all dimensions or along ``dim``; False where there are none."""
     return _truth(np.logical_or, input, dim, keepdim)
@@ -238,6 +241,7 @@ def any(input: Anything, dim: Axes = None, keepdim: Any = False) -> Any:
 
 @nondifferentiable(
     spec=lambda input, dim=None: Spec(reduced(input.shape, dim, False), int64),
+    batch="front",
     samples=lambda s: [
         s((2, 3), kind="integer"),
         s((2, 3), kind="boolean", dim=1),
@@ -277,6 +281,7 @@ def _logsumexp_jvp(t: Any, input: Any, out: Any, dim: Any, keepdim: Any) -> Any:
 
 @operator(
     vjp={"input": _logsumexp_vjp},
+    batch="front",
     jvp={"input": _logsumexp_jvp},
     promote="float",
     spec=lambda input, dim, keepdim=False: Spec(

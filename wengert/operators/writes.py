@@ -22,7 +22,16 @@ from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array, refresh, version_of
 from wengert.errors import DTypeError, ShapeError
 
-__all__ = ["check_target", "inplace_writer", "number_as", "publish_method", "recording", "write_recorded", "written"]
+__all__ = [
+    "check_target",
+    "computed",
+    "inplace_writer",
+    "number_as",
+    "publish_method",
+    "recording",
+    "write_recorded",
+    "written",
+]
 
 
 def recording(*values: Any) -> bool:
@@ -37,6 +46,11 @@ def recording(*values: Any) -> bool:
             if view is not None and view.base._node is not None:
                 return True
     return False
+
+
+def computed(*values: Any) -> bool:
+    """True if an in-place write must go through an operator: it is recorded, watched, or a transform runs it."""
+    return bool(thread.state.watchers) or not all(_is_plain(v) for v in values) or recording(*values)
 
 
 def number_as(name: str, value: Any, dtype: Any) -> Any:
@@ -99,7 +113,7 @@ def check_target(name: str, value: Any) -> None:
 def write_recorded(op: Any, write: Callable[..., Any], values: list[Any], name: str) -> Any:
     """Run ``write`` on the memory of the first of the bound values, recorded as a call of ``op``; return it."""
     tensor = values[0]
-    if not isinstance(tensor._payload, np.ndarray):
+    if thread.state.watchers or not all(_is_plain(v) for v in values):
         return adopt(name, tensor, execute(op, values))
     result = _result(op, values, name) if recording(*values) else None
     arrays = [_array(v) for v in values]
@@ -114,6 +128,12 @@ def write_recorded(op: Any, write: Callable[..., Any], values: list[Any], name: 
     if result is not None:
         rehistory(tensor, result)
     return tensor
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(_is_plain(v) for v in value)
+    return not isinstance(value, Tensor) or isinstance(value._payload, np.ndarray)
 
 
 def _result(op: Any, values: list[Any], name: str) -> Any:

@@ -20,8 +20,9 @@ _lock = threading.RLock()  # backward passes of several threads may share a leaf
 
 def accumulate(held: Any, g: Any, create: bool, owned: bool) -> Any:
     """Return ``held + g``, written into ``held`` if nobody else can see it."""
-    if owned and not create and isinstance(held._payload, np.ndarray) and held._payload.shape:
-        thread.state.run(np.add, held._payload, g._payload, held._payload)
+    x, y = held._payload, g._payload
+    if owned and not create and isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and x.shape:
+        thread.state.run(np.add, x, y, x)
         return held
     return ops.add(held, g)
 
@@ -60,9 +61,13 @@ def into_leaf(node: Leaf, holder: list[Any], create: bool) -> None:
 
 def _add_to(tensor: Any, holder: list[Any], create: bool) -> None:
     held = tensor._grad
-    if create:
+    given = holder[-1]
+    inside = type(given) is not np.ndarray and not isinstance(given._payload, np.ndarray)
+    if create or inside:
         g = holder.pop()
         tensor._grad = ops.clone(g) if held is None else ops.add(held, g)
+        if inside and isinstance(tensor._payload, np.ndarray):
+            given._payload.level.keep(tensor._grad, tensor)
     elif held is None:
         tensor._grad = _own(holder, tensor._payload)
     elif held._node is None and held._payload.flags.writeable and not overlaps(held._payload):

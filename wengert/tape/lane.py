@@ -78,8 +78,9 @@ def drain(walk: Any, state: State) -> None:
                 raise noted(error, node) from None
             array = found if type(found) is ndarray else found._payload
             if array.shape != after.shape or array.dtype is not after.dtype:
+                given = found
                 found = fitted_array(run, after, array) if array.dtype is after.dtype else None
-                found = fitted(node, after, wrapped(array)) if found is None else found
+                found = fitted(node, after, wrapped(given)) if found is None else found
             held = waiting[GRADIENT]
             if held is None or held is ZERO:
                 waiting[GRADIENT] = found
@@ -156,7 +157,7 @@ def fitted(node: Any, after: Any, g: Any) -> Any:
     if array.shape != after.shape:
         try:
             g = ops.sum_to_size(g, after.shape)
-        except RuntimeError:
+        except ShapeError:
             raise ShapeError(
                 f"the derivative of {node.title}() gave a gradient of shape {tuple(array.shape)} for a tensor of "
                 f"shape {tuple(after.shape)}"

@@ -220,12 +220,12 @@ class Walk:
 
     def _pass_on(self, node: Any, index: int, after: Any, found: Any, hooked: list[Any] | None, state: State) -> None:
         found = fitted(node, after, found)
-        if state.anomaly and state.anomaly_nan and np.isnan(found._payload).any():
+        if state.anomaly and state.anomaly_nan and is_plain(found) and np.isnan(found._payload).any():
             raise anomaly(node, index)
         array = found._payload
         if hooked is not None:
             hooked[index] = found
-        elif isinstance(node, OpNode) and node.plan.op.places and isinstance(array, np.ndarray) and not array.any():
+        elif isinstance(node, OpNode) and node.plan.op.places and is_plain(found) and not array.any():
             self._receive(after, ZERO)
         else:
             self._receive(after, found)
@@ -255,6 +255,11 @@ def leading_to(starts: list[Node], targets: set[Node]) -> set[Node]:
             stack.append((node, True))
             stack.extend((n, False) for n in node.inputs if n is not None and n not in done)
     return needed
+
+
+def is_plain(tensor: Any) -> bool:
+    """True if a tensor holds an array, not the payload of a transform."""
+    return isinstance(tensor._payload, np.ndarray)
 
 
 def any_below(node: Node, needed: set[Node] | None) -> bool:

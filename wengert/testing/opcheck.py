@@ -23,16 +23,21 @@ from wengert.core.operator import Op, Spec
 from wengert.core.registry import operators, ops
 from wengert.core.tensor import Tensor, from_array
 from wengert.tape.api import grad
+from wengert.testing.opcheck_transforms import (
+    Failure,
+    check_batch_declared,
+    check_forward_over_reverse,
+    check_jvp,
+    check_vmap,
+    close,
+    require,
+    results_of,
+)  # fmt: skip
 from wengert.testing.samples import ErrorSample, Sample, plain, samples_of, tensors_in
-from wengert.transforms.forward import push
 
 __all__ = ["Failure", "opcheck"]
 
 EPS, RTOL, ATOL = 1e-6, 1e-5, 1e-7
-
-
-class Failure(AssertionError):  # noqa: N818 - a failed check, not an error
-    """One property that does not hold for one sample."""
 
 
 def leaf(array: Any) -> Any:
@@ -41,32 +46,10 @@ def leaf(array: Any) -> Any:
     return out.requires_grad_() if array.dtype.kind in "fc" else out
 
 
-def results_of(value: Any) -> tuple[Tensor, ...]:
-    """Return the tensors of a result."""
-    return (value,) if isinstance(value, Tensor) else tuple(tensors_in(value))
-
-
 def call(op: Op, sample: Sample, convert: Callable[[Any], Any]) -> tuple[list[Tensor], tuple[Tensor, ...]]:
     """Call the operator; return the tensors it was given and those it gave."""
     args, kwargs = sample.arguments(convert)
     return tensors_in([*args, *kwargs.values()]), results_of(op.function(*args, **kwargs))
-
-
-def require(condition: Any, what: str) -> None:
-    """Raise Failure with ``what`` unless the condition holds."""
-    if not condition:
-        raise Failure(what)
-
-
-def close(got: Any, want: Any, what: str, rtol: float = 1e-10, atol: float = 1e-12) -> None:
-    """Require two arrays to agree."""
-    got, want = np.asarray(got), np.asarray(want)
-    require(got.shape == want.shape, f"{what}: shape {got.shape} instead of {want.shape}")
-    if got.dtype.kind in "fcV":
-        require(np.allclose(got.astype(want.dtype), want, rtol=rtol, atol=atol, equal_nan=True),
-                f"{what}: {got.ravel()[:6]} instead of {want.ravel()[:6]}")  # fmt: skip
-    else:
-        require(np.array_equal(got, want), f"{what}: {got.ravel()[:6]} instead of {want.ravel()[:6]}")
 
 
 def check_spec(op: Op, sample: Sample) -> None:
@@ -198,40 +181,6 @@ def check_vjp(op: Op, sample: Sample) -> None:
     _agree(sum(terms), point.quotient(), sum(map(abs, terms)), "vjp")
 
 
-def check_jvp(op: Op, sample: Sample) -> None:
-    """The forward rules are the transpose of the reverse rules: ⟨u, J t⟩ = ⟨Jᵀ u, t⟩."""
-    if op.composite or not sample.grad or op.rules is None:
-        return
-    point = _differentiable(op, sample)
-    if point is None:
-        return
-    args, kwargs = sample.arguments(plain)
-    values = bind(op, tuple(args), kwargs)
-    moves = iter(point.directions)
-    tangents: dict[int, Any] = {}
-    position = {id(t): None for t in tensors_in([*args, *kwargs.values()])}
-    for i in sorted(op.signature.inputs, key=lambda i: _first(position, values[i])):
-        value = values[i]
-        if isinstance(value, tuple) and not op.rules.missing(i):
-            tangents[i] = tuple(
-                from_array(next(moves) if v._payload.dtype.kind in "fc" else np.zeros_like(v._payload)) for v in value
-            )
-        elif isinstance(value, Tensor) and value._payload.dtype.kind in "fc" and not op.rules.missing(i):
-            tangents[i] = from_array(np.asarray(next(moves)))
-    pushed = push(op, values, results_of(op.function(*args, **kwargs)), tangents)
-    got = sum(_dot(u, pushed[i]._payload) for u, i in zip(point.cotangents, point.numbers, strict=True))
-    terms = [_dot(g._payload, v) for g, v in zip(point.gradients(), point.directions, strict=True)]
-    require(
-        abs(got - sum(terms)) <= 1e-9 * (1 + sum(map(abs, terms))), f"jvp gives {got:.12g}, vjp gives {sum(terms):.12g}"
-    )
-
-
-def _first(position: dict[int, Any], value: Any) -> int:
-    order = list(position)
-    first = value[0] if isinstance(value, tuple) and value else value
-    return order.index(id(first)) if id(first) in position else len(order)
-
-
 def check_second_order(op: Op, sample: Sample) -> None:
     """The derivative of the derivative agrees with central differences of the derivative."""
     point = _differentiable(op, sample)
@@ -316,7 +265,8 @@ def check_error(op: Op, sample: ErrorSample) -> None:
 
 CHECKS: dict[str, Callable[[Op, Any], None]] = {
     "spec": check_spec, "layouts": check_layouts, "aliasing": check_aliasing, "vjp": check_vjp, "jvp": check_jvp,
-    "second order": check_second_order, "precisions": check_precisions, "inplace": check_inplace,
+    "second order": check_second_order,
+    "forward over reverse": check_forward_over_reverse, "vmap": check_vmap, "precisions": check_precisions, "inplace": check_inplace,
 }  # fmt: skip
 
 
@@ -342,6 +292,12 @@ def opcheck(op: Op | str, *, raise_exception: bool = True) -> dict[str, str]:
     samples = samples_of(declared)
     if not samples:
         found["samples"] = f"operator '{declared.name}' has no samples"
+    try:
+        check_batch_declared(declared)
+    except Failure as error:
+        if raise_exception:
+            raise
+        found[f"vmap of {declared.name}"] = str(error)
     for sample in samples:
         checks: dict[str, Any] = {"error": check_error} if isinstance(sample, ErrorSample) else CHECKS
         for name, check in checks.items():

@@ -2,13 +2,11 @@
 
 from typing import Any
 
-import numpy as np
-
 from wengert.core.apply import execute
 from wengert.core.operator import Op
 from wengert.core.plan import argument_names
 from wengert.core.registry import ops
-from wengert.core.tensor import Tensor, from_array
+from wengert.core.tensor import Tensor
 
 __all__ = ["push"]
 
@@ -60,7 +58,7 @@ def _tangent_or_zero(value: Any, index: int, tangents: dict[int, Any]) -> Any:
         return tangents[index]
     if isinstance(value, tuple):
         return tuple(_tangent_or_zero(v, -1, tangents) for v in value)
-    return from_array(np.zeros(value._payload.shape, value._payload.dtype)) if isinstance(value, Tensor) else value
+    return ops.zeros_like(value) if isinstance(value, Tensor) else value
 
 
 def _arguments(op: Op, rule: Any, values: list[Any], results: tuple[Any, ...]) -> list[Any]:

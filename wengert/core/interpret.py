@@ -1,0 +1,335 @@
+"""The interpreter stack: what else running an operator may mean.
+
+An ordinary tensor's payload is a NumPy array, and running an operator runs its kernel. Inside a transform a tensor's
+payload may be a :class:`Payload` of an active :class:`Level` (a dual number, a batch), whose interpreter runs the
+operator on tensors of the levels below. The highest level among the arguments decides; arguments from below are lifted
+to it first, so that an interpreter sees its own tensors alone. Recording happens at whichever level a tensor carries a
+node, so derivatives and interpreters nest in any order.
+
+A *watcher* sees every call that goes through the general lane, and runs it: profilers, autocast, selective
+checkpointing are watchers.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+
+from wengert.core.operator import Op
+from wengert.core.record import record
+from wengert.core.state import State, thread
+from wengert.core.tensor import INFERENCE, Tensor, View, from_array, version_of
+from wengert.errors import TransformError
+
+__all__ = [
+    "Level",
+    "Payload",
+    "Watcher",
+    "admitted",
+    "entered",
+    "level_of",
+    "lifted",
+    "top",
+    "watching",
+    "wrapped",
+    "write",
+]
+
+
+class Payload:
+    """What a tensor of a level holds in place of an array.
+
+    Attributes:
+        level: whose it is. shape, dtype: of the tensor as its level's code sees it (the NumPy dtype).
+    """
+
+    __slots__ = ("dtype", "level", "shape")
+
+    level: "Level"
+    shape: tuple[int, ...]
+    dtype: Any
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """The tensors of levels below that it consists of; the first one holds the memory."""
+        raise NotImplementedError
+
+    @property
+    def carrier(self) -> Any:
+        """The tensor that holds the memory."""
+        return self.parts[0]
+
+    def values(self, what: str) -> Any:
+        """Return the array of values; ``what`` asks for it.
+
+        Raises:
+            TransformError: where the tensor has no values of its own.
+        """
+        raise TransformError(self.level.refusal(what))
+
+    def detached(self) -> "Payload":
+        """Return the payload without history and tangents."""
+        raise NotImplementedError
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        raise TransformError(self.level.refusal(ufunc.__name__) if self.level.alive else escaped(self))
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        count = 1
+        for n in self.shape:
+            count *= n
+        return count
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return int(self.dtype.itemsize)
+
+    @property
+    def flags(self) -> Any:
+        """The flags of the memory."""
+        return self.carrier._payload.flags
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("__"):
+            raise TransformError(self.level.refusal(f"the attribute {name}") if self.level.alive else escaped(self))
+        raise AttributeError(name)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+
+class Level:
+    """One running transform that gives operators another meaning.
+
+    Attributes:
+        depth: its position on the stack of the thread. alive: whether it is on the stack. adopted: tensors from outside
+            that it made its own because something of it was written into them; they get back what they were at its end.
+        title: what it is called in messages.
+    """
+
+    title = "a transform"
+
+    def __init__(self) -> None:
+        self.depth, self.alive = -1, False
+        self.adopted: list[Any] = []
+
+    def run(self, op: Op, values: list[Any]) -> tuple[Any, ...]:
+        """Run an operator whose tensor arguments are all of this level; return its results, tensors of this level."""
+        raise NotImplementedError
+
+    def lift(self, tensor: Any) -> Any:
+        """Return a tensor of a level below as one of this level: a constant."""
+        raise NotImplementedError
+
+    def write(self, name: str, tensor: Any, result: Any) -> None:
+        """Write a result into a tensor, both of this level and of one shape."""
+        raise NotImplementedError
+
+    def admit(self, name: str, tensor: Any, source: Any) -> None:
+        """Make a tensor from below one of this level, because ``source``, which is of it, will be written into it."""
+        raise NotImplementedError
+
+    def keep(self, gradient: Any, leaf: Any) -> None:
+        """Take note of a gradient of this level that becomes the ``.grad`` of a leaf from below."""
+        leaf._grad = None
+        raise TransformError(
+            f"backward() inside {self.title} gives a leaf of shape {tuple(leaf.shape)} from outside a gradient that exists "
+            "only inside; use func.grad, or autograd.grad on tensors made inside"
+        )
+
+    def end(self) -> None:
+        """Give tensors from outside back what they were."""
+        for tensor in reversed(self.adopted):
+            given_back(tensor)
+        self.adopted.clear()
+
+    def refusal(self, what: str) -> str:
+        """Return why the values of a tensor of this level cannot be had."""
+        return f"{what} needs the values of a tensor of {self.title}, which it does not have"
+
+
+class Watcher(Protocol):
+    """Sees every operator call while it is on the stack."""
+
+    def around(self, op: Op, values: list[Any], run: Callable[[list[Any]], Any]) -> Any:
+        """Return the result of the call; ``run(values)`` runs the operator."""
+
+
+def level_of(tensor: Any) -> Level | None:
+    """Return the level a tensor belongs to; None for a plain one.
+
+    Raises:
+        TransformError: if that level has ended.
+    """
+    payload = tensor._payload
+    if type(payload) is np.ndarray or not isinstance(payload, Payload):
+        return None
+    level = payload.level
+    if not level.alive:
+        raise TransformError(escaped(payload))
+    return level
+
+
+def escaped(payload: Payload) -> str:
+    """Return the message about a tensor that outlived its level."""
+    return (
+        f"a tensor of shape {tuple(payload.shape)} was kept after the end of {payload.level.title}, which made it: return it "
+        "from the transformed function instead of storing it outside"
+    )
+
+
+def _tensors(op: Op, values: Sequence[Any]) -> Iterator[Any]:
+    for i in op.signature.inputs:
+        value = values[i]
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, tuple):
+            yield from (v for v in value if isinstance(v, Tensor))
+
+
+def highest(tensors: Any) -> Level | None:
+    """Return the highest level among tensors, or None if all are plain."""
+    best: Level | None = None
+    for tensor in tensors:
+        if type(tensor._payload) is not np.ndarray:
+            level = level_of(tensor)
+            if level is not None and (best is None or level.depth > best.depth):
+                best = level
+    return best
+
+
+def intercepted(op: Op, values: list[Any], run: Callable[[Op, list[Any]], Any], state: State) -> Any:
+    """Let the stack run an operator; NotImplemented if its arguments are all plain. ``run`` runs any operator."""
+    if state.watchers:
+        outer, watcher = state.watchers, state.watchers[-1]
+        state.watchers = outer[:-1]
+        try:
+            return watcher.around(op, values, lambda given: run(op, given))
+        finally:
+            state.watchers = outer
+    level = highest(_tensors(op, values))
+    return interpret(level, op, values, state) if level is not None else NotImplemented
+
+
+def interpret(level: Level, op: Op, values: list[Any], state: State) -> Any:
+    """Run an operator at a level, record it there, and return its result."""
+    given = [_lifted(level, v) if i in op.signature.inputs else v for i, v in enumerate(values)]
+    results = list(level.run(op, given))
+    if op.view:
+        _link_views(op, given, results, state)
+    if state.grad and op.family != "nondifferentiable":
+        record(op, given, results)
+    if op.single:
+        return results[0]
+    return tuple(results) if op.variable else op.result_type(*results)
+
+
+def _lifted(level: Level, value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return lifted(level, value)
+    if isinstance(value, tuple):
+        return tuple(_lifted(level, v) for v in value)
+    return value
+
+
+def lifted(level: Level, tensor: Any) -> Any:
+    """Return a tensor of ``level`` or below as one of ``level``."""
+    payload = tensor._payload
+    if type(payload) is not np.ndarray and payload.level is level:
+        return tensor
+    return level.lift(tensor)
+
+
+def wrapped(payload: Payload) -> Any:
+    """Return a tensor with a payload of a level; it shares the version of the memory below."""
+    out = from_array(payload)
+    carrier = payload.carrier
+    out._cell = INFERENCE if carrier._cell is INFERENCE else version_of(carrier)
+    return out
+
+
+def _link_views(op: Op, values: list[Any], results: list[Any], state: State) -> None:
+    """Link results that share the first argument's memory to their base, at this level."""
+    source = values[op.signature.inputs[0]]
+    mode = "" if state.grad else "inference" if state.inference else "no_grad"
+    for k, out in enumerate(results):
+        if out._cell is INFERENCE or out._cell is not source._cell or not isinstance(out._payload, Payload):
+            continue
+        problem = f"it is one of several views returned by {op.name}()" if not op.single else None
+        if mode and problem is None:
+            problem = f"it was made in {mode} mode"
+        origin = source._view
+        step = (op, [None, *values[1:]], None if op.single else k)
+        if origin is not None:
+            problem = problem or origin.problem
+        out._view = View(
+            source if origin is None else origin.base, (step,) if origin is None else (*origin.chain, step), problem
+        )
+
+
+def admitted(name: str, tensor: Any, source: Any) -> None:
+    """Make a plain tensor one of the level of what is about to be written into a part of it, if that is higher."""
+    level = highest((tensor, source))
+    if level is not None and (type(tensor._payload) is np.ndarray or tensor._payload.level is not level):
+        level.admit(name, tensor, source)
+
+
+def write(name: str, tensor: Any, result: Any) -> None:
+    """Write a result into a tensor where either is of a level."""
+    level = highest((tensor, result))
+    assert level is not None
+    admitted(name, tensor, result)
+    level.write(name, tensor, lifted(level, result))
+
+
+def top(state: State | None = None) -> Level | None:
+    """Return the innermost running level of the thread, or None."""
+    levels = (state or thread.state).levels
+    return levels[-1] if levels else None
+
+
+@contextmanager
+def entered(level: Level) -> Iterator[Level]:
+    """Run a block with ``level`` on the stack; whatever happens, it is taken off again."""
+    state = thread.state
+    level.depth, level.alive = len(state.levels), True
+    state.levels.append(level)
+    state.update()
+    try:
+        yield level
+    finally:
+        del state.levels[level.depth :]
+        level.alive = False
+        level.end()
+        state.update()
+
+
+def given_back(tensor: Any) -> None:
+    """Make a tensor from outside again what it was before its level adopted it."""
+    carrier = tensor._payload.carrier
+    tensor._payload, tensor._node, tensor._view, tensor._cell = (
+        carrier._payload, carrier._node, carrier._view, carrier._cell,
+    )  # fmt: skip
+
+
+@contextmanager
+def watching(watcher: Watcher) -> Iterator[None]:
+    """Let ``watcher`` see every operator call of this thread in a block."""
+    state = thread.state
+    outer = state.watchers
+    state.watchers = (*outer, watcher)
+    state.update()
+    try:
+        yield
+    finally:
+        state.watchers = outer
+        state.update()

@@ -1,0 +1,150 @@
+"""Batching: a tensor of a :class:`BatchLevel` is one example, its payload all of them.
+
+The payload's tensor, of a level below, has the batch in front as dimension 0; a constant has none. An operator's batching
+rule (see :mod:`wengert.core.batch`) runs it on the whole batch.
+"""
+
+from typing import Any
+
+from wengert.core.apply import execute
+from wengert.core.batch import RULES, Body
+from wengert.core.interpret import Level, Payload, lifted, wrapped
+from wengert.core.operator import Op
+from wengert.core.registry import ops
+from wengert.core.tensor import Tensor
+from wengert.errors import MissingRuleError, TransformError
+
+__all__ = ["BatchLevel", "Batched"]
+
+
+class Batched(Payload):
+    """All examples of a tensor.
+
+    Attributes:
+        tensor: of a level below; ``batched`` says whether its dimension 0 is the batch or whether all examples share it.
+    """
+
+    __slots__ = ("batched", "tensor")
+
+    level: "BatchLevel"
+
+    def __init__(self, tensor: Any, batched: bool, level: "BatchLevel") -> None:
+        self.tensor, self.batched, self.level = tensor, batched, level
+        held = tensor._payload
+        self.shape, self.dtype = held.shape[1:] if batched else held.shape, held.dtype
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return (self.tensor,)
+
+    @property
+    def strides(self) -> Any:
+        """The strides of one example's memory."""
+        strides = self.tensor._payload.strides
+        return strides[1:] if self.batched else strides
+
+    def values(self, what: str) -> Any:
+        """Return the array of a constant; refuse for a batch.
+
+        Raises:
+            TransformError: for a batch: one example has no values of its own.
+        """
+        if self.batched:
+            raise TransformError(self.level.refusal(what))
+        held = self.tensor._payload
+        return held.values(what) if isinstance(held, Payload) else held
+
+    def detached(self) -> "Batched":
+        """Return the payload without history."""
+        return Batched(ops.detach(self.tensor), self.batched, self.level)
+
+    def __repr__(self) -> str:
+        if not self.batched:
+            return f"Batched(no batch, {self.tensor!r})"
+        return f"Batched({self.level.size} examples of shape {tuple(self.shape)}, {self.tensor!r})"
+
+
+class BatchLevel(Level):
+    """One run of vmap.
+
+    Args:
+        size: the number of examples. randomness: "error", "different" or "same": what random operators do.
+    """
+
+    title = "vmap"
+
+    def __init__(self, size: int, randomness: str = "error") -> None:
+        super().__init__()
+        self.size, self.randomness = size, randomness
+
+    def run(self, op: Op, values: list[Any]) -> tuple[Any, ...]:
+        inputs = op.signature.inputs
+        below = [_below(v) if i in inputs else v for i, v in enumerate(values)]
+        batched = [_is_batched(v) if i in inputs else False for i, v in enumerate(values)]
+        if not any(any(b) if isinstance(b, tuple) else b for b in batched):
+            found = execute(op, below)
+            return tuple(self.wrap(t, False) for t in ((found,) if op.single else found))
+        if isinstance(op.batch, Body):
+            return self._run_body(op, below, batched)
+        rule = RULES.get(op.batch, op.batch)
+        if rule is None:
+            raise MissingRuleError(
+                f"{op.name}() has no batching rule, so vmap cannot run it; declare batch= (batch='loop' runs one example at "
+                "a time)"
+            )
+        found = rule(op, below, batched, self.size)
+        return tuple(self.wrap(t, True) for t in ((found,) if op.single else found))
+
+    def _run_body(self, op: Op, below: list[Any], batched: list[Any]) -> tuple[Any, ...]:
+        given = [self._rewrapped(v, b) for v, b in zip(below, batched, strict=True)]
+        found = op.batch.function(*given)
+        return tuple(self._rewrapped(lifted(self, t)._payload.tensor, lifted(self, t)._payload.batched)
+                     for t in ((found,) if op.single else found))  # fmt: skip
+
+    def _rewrapped(self, value: Any, batched: Any) -> Any:
+        """Return an argument as a tensor of this level without history of this level."""
+        if isinstance(value, tuple):
+            flags = batched if isinstance(batched, tuple) else (False,) * len(value)
+            return tuple(self._rewrapped(v, b) for v, b in zip(value, flags, strict=True))
+        return self.wrap(value, batched) if isinstance(value, Tensor) else value
+
+    def wrap(self, tensor: Any, batched: bool) -> Any:
+        """Return a tensor of this level."""
+        return wrapped(Batched(tensor, batched, self))
+
+    def lift(self, tensor: Any) -> Any:
+        return self.wrap(tensor, False)
+
+    def write(self, name: str, tensor: Any, result: Any) -> None:
+        target, source = tensor._payload, result._payload
+        if source.batched and not target.batched:
+            raise TransformError(self._cannot_write(name, target))
+        ops.copy_(target.tensor, source.tensor)
+
+    def admit(self, name: str, tensor: Any, source: Any) -> None:
+        raise TransformError(self._cannot_write(name, tensor._payload))
+
+    def _cannot_write(self, name: str, target: Any) -> str:
+        return (
+            f"{name}(): under vmap, values of {self.size} examples cannot be written into a tensor of shape "
+            f"{tuple(target.shape)} that all examples share. Make it from a tensor of the example, such as "
+            "x.new_zeros(...) or torch.zeros_like(x), or compute out of place"
+        )
+
+    def refusal(self, what: str) -> str:
+        return (
+            f"{what} needs one value, but under vmap the tensor stands for {self.size} examples at once. Use an operator in "
+            "its place: where or func.cond for a branch, func.while_loop for a loop, a masked operator for a selection"
+        )
+
+
+def _below(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_below(v) for v in value)
+    return value._payload.tensor if isinstance(value, Tensor) else value
+
+
+def _is_batched(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_is_batched(v) for v in value)
+    return value._payload.batched if isinstance(value, Tensor) else False

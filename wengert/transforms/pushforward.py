@@ -1,0 +1,153 @@
+"""Forward mode as functions of functions: ``jvp``, ``linearize``, ``linear_transpose``."""
+
+from collections.abc import Callable
+from typing import Any
+
+from wengert import tree
+from wengert.core.interpret import entered
+from wengert.core.registry import ops
+from wengert.core.tensor import Tensor
+from wengert.errors import DTypeError, ShapeError
+from wengert.transforms.dual import DualLevel, unwrapped
+from wengert.transforms.reverse import (
+    Closing,
+    Recorded,
+    entered_arguments,
+    entry,
+    gradients,
+    reaches,
+    recording,
+    regrouped,
+    split_aux,
+    walk,
+)  # fmt: skip
+
+__all__ = ["jvp", "linear_transpose", "linearize"]
+
+
+def checked_tangents(primals: list[Any], tangents: Any, spec: Any, what: str) -> list[Any]:
+    """Return the leaves of a tree of tangents, checked against the primals."""
+    listed = tree.flatten_up_to(spec, tangents, f"{what}: the tangents")
+    found = []
+    for p, t in zip(primals, listed, strict=True):
+        if not isinstance(p, Tensor) or not isinstance(t, Tensor):
+            wrong, which = (p, "primal") if not isinstance(p, Tensor) else (t, "tangent")
+            raise TypeError(f"{what}: a {which} must be a tensor, got {type(wrong).__name__}")
+        if p.dtype.category < 2:
+            raise DTypeError(f"{what}: a primal must be a floating-point or complex tensor, got {p.dtype}")
+        if tuple(p.shape) != tuple(t.shape):
+            raise ShapeError(f"{what}: a tangent has shape {tuple(t.shape)}, its primal has shape {tuple(p.shape)}")
+        if p.dtype is not t.dtype:
+            raise DTypeError(f"{what}: a tangent has dtype {t.dtype}, its primal is {p.dtype}")
+        found.append(t)
+    return found
+
+
+def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
+    """Return (output, its tangent): the derivative of ``func`` at ``primals`` in the direction ``tangents``.
+
+    Args:
+        func: takes the primals, returns a tree of tensors; with ``has_aux`` a pair of it and anything.
+        primals: a tuple of arguments (trees of tensors). tangents: a tuple like it.
+        strict: refuse an output that does not depend on the primals, instead of a tangent of zeros.
+        has_aux: return (output, tangent, aux).
+
+    Raises:
+        TypeError: if the primals are no tuple. ShapeError, DTypeError: if a tangent does not fit its primal.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.func.jvp(lambda x: x ** 2, (wg.tensor(3.0),), (wg.tensor(1.0),))
+        (tensor(9.), tensor(6.))
+    """
+    for name, value in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(value, tuple | list):
+            raise TypeError(f"jvp(): {name} must be a tuple of arguments, got {type(value).__name__}; write ({name},)")
+    if not primals:
+        raise ValueError("jvp(): give at least one primal")
+    leaves, spec = tree.flatten(tuple(primals))
+    directions = checked_tangents(leaves, tuple(tangents), spec, "jvp()")
+    level = DualLevel()
+    with entered(level):
+        duals = [level.wrap(p, t) for p, t in zip(leaves, directions, strict=True)]
+        output, aux = split_aux(func(*tree.unflatten(duals, spec)), has_aux, "jvp()")
+        outputs, out_spec = tree.flatten(output)
+        for o, at in zip(outputs, tree.paths(output), strict=True):
+            if not isinstance(o, Tensor):
+                raise TypeError(f"jvp(): the function must return tensors, got {type(o).__name__} at output{at}")
+        pairs = [unwrapped(level, o) for o in outputs]
+        aux = tree.map(lambda v: unwrapped(level, v)[0] if isinstance(v, Tensor) else v, aux)
+    if strict and any(t is None for _, t in pairs):
+        raise RuntimeError("jvp(strict=True): an output does not depend on the primals")
+    value = tree.unflatten([p for p, _ in pairs], out_spec)
+    tangent = tree.unflatten([ops.zeros_like(p) if t is None else t for p, t in pairs], out_spec)
+    return (value, tangent, aux) if has_aux else (value, tangent)
+
+
+def linearize(func: Callable[..., Any], *primals: Any) -> Any:
+    """Return (output, function from tangents of the primals to the tangent of the output), evaluating ``func`` once.
+
+    The linear function is the transpose of the recorded vjp, which is linear in its cotangent: calling it again costs
+    no new evaluation of ``func``.
+
+    Example:
+        >>> import wengert as wg
+        >>> y, push = wg.func.linearize(lambda x: x.sin(), wg.tensor(0.0))
+        >>> push(wg.tensor(2.0))
+        tensor(2.)
+    """
+    run = Recorded(func, primals, False, "linearize()")
+    leaves, spec = tree.flatten(primals)
+    with recording():
+        seeds = [entry(ops.zeros_like(o), False, "linearize()") for o in run.outputs]
+        pulled = walk(run.points, run.outputs, seeds, keep=True, create=True)
+        linear = [k for k, g in enumerate(pulled) if g is not None and reaches(g, {s._node for s in seeds})]
+        closing = Closing([*seeds, *run.points], True)
+
+    def push(*tangents: Any) -> Any:
+        directions = checked_tangents(leaves, tangents, spec, "linearize()")
+        with recording() as now:
+            closing.outer = now
+            rows, weights = [pulled[k] for k in linear], [directions[k] for k in linear]
+            return tree.unflatten(gradients(closing, seeds, rows, weights, keep=True), run.spec)
+
+    output = tree.unflatten([run.closing.closed(o) for o in run.outputs], run.spec)
+    return output, push
+
+
+def linear_transpose(func: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
+    """Return the transpose of a linear function: from a cotangent of its output to cotangents of its arguments.
+
+    Args:
+        func: linear in all its arguments (trees of tensors). primals: examples that give shapes and dtypes; their values
+            do not matter.
+
+    Raises:
+        ValueError: if the function is not linear: f(0) is not 0, or its derivative depends on where it is taken.
+
+    Example:
+        >>> import wengert as wg
+        >>> transposed = wg.func.linear_transpose(lambda x: 3 * x.sum(), wg.zeros(2))
+        >>> transposed(wg.tensor(1.0))
+        (tensor([3., 3.]),)
+    """
+    with recording():
+        zeros = tree.map(lambda t: ops.zeros_like(t).detach(), primals)
+        given, points, specs = entered_arguments(zeros, tuple(range(len(primals))), True, "linear_transpose()")
+        outputs, spec = tree.flatten(func(*given))
+        ones = [ops.ones_like(o) for o in outputs]
+        closing = Closing(points, True)
+        if any(bool((o.detach() != 0).any()) for o in outputs):
+            raise ValueError("linear_transpose(): the function is not linear: its value at zero is not zero")
+        found = walk(points, outputs, ones, keep=True, create=True)
+        if any(g is not None and reaches(g, closing.own) for g in found):
+            raise ValueError("linear_transpose(): the function is not linear: its derivative depends on its argument")
+
+    def transposed(cotangents: Any) -> Any:
+        listed = tree.flatten_up_to(spec, cotangents, "linear_transpose(): the cotangents")
+        with recording() as now:
+            closing.outer = now
+            found = gradients(closing, points, outputs, listed, keep=True)
+            return tuple(regrouped(found, specs))
+
+    return transposed
