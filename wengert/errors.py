@@ -33,8 +33,8 @@ class GraphFreedError(RuntimeError):
     """A second backward through a graph whose saved tensors were freed by the first one."""
 
 
-class MissingRuleError(RuntimeError):
-    """An operator without a derivative was called on a tensor that requires one."""
+class MissingRuleError(NotImplementedError):
+    """An operator was differentiated or batched that has no rule for it (a RuntimeError, as NotImplementedError is)."""
 
 
 class DeclarationError(TypeError):

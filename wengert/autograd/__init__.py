@@ -1,10 +1,10 @@
 """``wengert.autograd``: gradients on the tape, under PyTorch's names."""
 
-from wengert.autograd import function, grad_mode, graph
+from wengert.autograd import forward_ad, function, grad_mode, graph
 from wengert.autograd.gradcheck import gradcheck, gradgradcheck
 from wengert.core.registry import missing_message
 from wengert.legacy import Variable
-from wengert.tape.api import backward, grad
+from wengert.tape.api import backward
 from wengert.tape.function import Function
 from wengert.tape.modes import (
     detect_anomaly,
@@ -14,9 +14,10 @@ from wengert.tape.modes import (
     set_detect_anomaly,
     set_grad_enabled,
 )  # fmt: skip
+from wengert.transforms.batched_grad import grad
 
 __all__ = [
-    "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "function", "grad", "grad_mode", "gradcheck",
+    "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad", "function", "grad", "grad_mode", "gradcheck",
     "gradgradcheck", "graph", "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip
 

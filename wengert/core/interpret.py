@@ -19,7 +19,7 @@ import numpy as np
 from wengert.core.operator import Op
 from wengert.core.record import record
 from wengert.core.state import State, thread
-from wengert.core.tensor import INFERENCE, Tensor, View, from_array, version_of
+from wengert.core.tensor import INFERENCE, Tensor, View, alias, from_array, version_of
 from wengert.errors import TransformError
 
 __all__ = [
@@ -28,6 +28,8 @@ __all__ = [
     "Watcher",
     "admitted",
     "entered",
+    "given_back",
+    "highest",
     "level_of",
     "lifted",
     "top",
@@ -137,6 +139,27 @@ class Level:
     def admit(self, name: str, tensor: Any, source: Any) -> None:
         """Make a tensor from below one of this level, because ``source``, which is of it, will be written into it."""
         raise NotImplementedError
+
+    def call_function(self, function: Any, args: tuple[Any, ...]) -> Any:
+        """Return what a user's ``autograd.Function`` gives for arguments of this level, as tensors of this level."""
+        raise NotImplementedError
+
+    def enclose(self, tensor: Any) -> None:
+        """Make a tensor from below one of this level, because it is to be a leaf inside.
+
+        Raises:
+            TransformError: for a view.
+        """
+        if isinstance(tensor._payload, Payload) and tensor._payload.level is self:
+            return
+        if tensor._view is not None:
+            raise TransformError(
+                f"requires_grad_() inside {self.title}: a view from outside cannot be a leaf; clone() it"
+            )
+        inner = alias(tensor)
+        inner._node = tensor._node
+        tensor._payload, tensor._cell = self.lift(inner)._payload, version_of(inner)
+        self.adopted.append(tensor)
 
     def keep(self, gradient: Any, leaf: Any) -> None:
         """Take note of a gradient of this level that becomes the ``.grad`` of a leaf from below."""

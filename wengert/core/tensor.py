@@ -192,6 +192,9 @@ class Tensor(TensorMethods):
                 raise RuntimeError(
                     "a tensor made in inference_mode() cannot require gradients outside it; clone it first"
                 )
+            levels = thread.state.levels
+            if levels:
+                levels[-1].enclose(self)
             self._node = self._former_leaf() or Leaf(self)
             if self._view is not None:
                 self._view.base_node = self._view.base._node

@@ -10,13 +10,16 @@ Example:
 """
 
 from wengert.core.registry import missing_message
+from wengert.transforms.custom_rules import custom_jvp, custom_vjp, gradient_reversal, stop_gradient, straight_through
 from wengert.transforms.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
+from wengert.transforms.modules import functional_call, stack_module_state
 from wengert.transforms.pushforward import jvp, linear_transpose, linearize
 from wengert.transforms.reverse import grad, grad_and_value, value_and_grad, vjp
 from wengert.transforms.vmap import vmap
 
 __all__ = [
-    "grad", "grad_and_value", "hessian", "hvp", "jacfwd", "jacobian", "jacrev", "jvp", "linear_transpose", "linearize",
+    "custom_jvp", "custom_vjp", "functional_call", "grad", "grad_and_value", "gradient_reversal", "hessian", "hvp", "jacfwd",
+    "jacobian", "jacrev", "jvp", "linear_transpose", "linearize", "stack_module_state", "stop_gradient", "straight_through",
     "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 

@@ -146,7 +146,7 @@ def backward(
 
 def grad(
     outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
-    allow_unused: bool | None = None, is_grads_batched: bool = False, materialize_grads: bool = False,
+    allow_unused: bool | None = None, materialize_grads: bool = False,
 ) -> Any:  # fmt: skip
     """Return the gradients of ``outputs`` with respect to ``inputs``; ``.grad`` of no tensor changes.
 
@@ -154,6 +154,7 @@ def grad(
         outputs: tensors (or gradient edges). inputs: the tensors to differentiate by; a dictionary gives a dictionary.
         grad_outputs: the cotangents of the outputs; scalars may leave theirs out (then 1).
         retain_graph, create_graph: as in :func:`backward`.
+        is_grads_batched: the cotangents have a batch in dimension 0; so have the gradients then.
         allow_unused: give None for an input that no output depends on, instead of an error.
         materialize_grads: give zeros for such an input.
 
@@ -170,10 +171,6 @@ def grad(
         (tensor(6.),)
     """
     _refuse_inference()
-    if is_grads_batched:
-        raise RuntimeError(
-            "grad(is_grads_batched=True) needs vmap, which this version does not have; call grad per cotangent"
-        )
     if materialize_grads and allow_unused is False:
         raise ValueError("materialize_grads=True gives zeros for unused inputs, so allow_unused cannot be False")
     allow = bool(materialize_grads if allow_unused is None else allow_unused)

@@ -3,166 +3,18 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from wengert.core.inplace import check_writable, rehistory
-from wengert.core.node import Freed, Node, Output, next_sequence
-from wengert.core.place import Place, describe, here
-from wengert.core.record import Packed, pack
+from wengert.core.interpret import Level, highest, lifted
+from wengert.core.node import Output, next_sequence
+from wengert.core.place import Place, here
+from wengert.core.record import pack
 from wengert.core.registry import ops
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, alias, from_array, refresh, version_of
-from wengert.errors import GraphFreedError, InplaceError
+from wengert.errors import MissingRuleError, TransformError
+from wengert.tape.function_node import Context, FunctionNode
 
-__all__ = ["Function", "FunctionNode", "once_differentiable"]
-
-
-class FunctionNode(Node):
-    """The record of one call of a :class:`Function`: it holds the context and asks it for the backward."""
-
-    __slots__ = ("code", "context", "lasti", "outputs", "shapes")
-
-    code: Any
-    context: Any
-    lasti: int
-    outputs: int
-    shapes: list[Any]
-
-    @property
-    def title(self) -> str:
-        """The name of the Function, for messages."""
-        return str(self.context.function.__name__)
-
-    def name(self) -> str:
-        """The name of the record."""
-        return f"{self.title}Backward"
-
-    def argument(self, index: int) -> str:
-        """The tensor argument with this index, for messages."""
-        return f"tensor argument {index}"
-
-    @property
-    def place(self) -> Place:
-        """The user's line that called it."""
-        return self.code, self.lasti
-
-    @property
-    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
-        """The nodes the gradient goes on to."""
-        return tuple((n.inputs[0], n.index) if isinstance(n, Output) else (n, 0) for n in self.inputs)
-
-    def free(self, freed: Freed) -> None:
-        """Drop what the Function saved."""
-        if self.context.kept:
-            self.context.kept = freed
-
-    def differentiate(self, cotangents: list[Any]) -> list[Any]:
-        """Run the user's backward and return one checked gradient (or None) per tensor argument."""
-        context = self.context
-        if context.materialize:
-            cotangents = [from_array(np.zeros(*s)) if g is None and s is not None else g
-                          for g, s in zip(cotangents, self.shapes, strict=True)]  # fmt: skip
-        function = context.function
-        rule = function.vjp if function.backward is Function.backward else function.backward
-        try:
-            found = rule(context, *cotangents)
-        except Exception as error:
-            error.add_note(f"in the backward of {self.title}, called at {describe(self.place)}")
-            raise
-        return self._checked(found if isinstance(found, tuple | list) else (found,))
-
-    def _checked(self, found: Sequence[Any]) -> list[Any]:
-        are_tensors = self.context.are_tensors
-        extra = found[len(are_tensors) :]
-        if len(found) < len(are_tensors) or any(g is not None for g in extra):
-            raise RuntimeError(f"the backward of {self.title} returned {len(found)} gradients, its forward takes "
-                               f"{len(are_tensors)} arguments; return one per argument, None for those without")  # fmt: skip
-        gradients = []
-        for i, (g, is_tensor) in enumerate(zip(found, are_tensors, strict=False)):
-            if g is not None and not isinstance(g, Tensor):
-                raise TypeError(
-                    f"the backward of {self.title} returned {type(g).__name__} for argument {i}, expected a tensor or None"
-                )
-            if g is not None and not is_tensor:
-                raise RuntimeError(
-                    f"the backward of {self.title} returned a gradient for argument {i}, which is not a tensor"
-                )
-            if is_tensor:
-                gradients.append(g)
-        return gradients
-
-
-class Context:
-    """What a Function's forward hands to its backward; it may carry any attribute.
-
-    Attributes:
-        needs_input_grad: for each argument of forward, whether its gradient is wanted.
-    """
-
-    def __init__(self, function: type[Any], args: tuple[Any, ...]) -> None:
-        self.function = function
-        self.are_tensors = tuple(isinstance(a, Tensor) for a in args)
-        self.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
-        self.materialize = True
-        self.to_save: tuple[Any, ...] = ()
-        self.dirty: tuple[Any, ...] = ()
-        self.non_differentiable: tuple[Any, ...] = ()
-        self.kept: Any = ()
-        self.place: Place | None = None
-
-    def save_for_backward(self, *tensors: Any) -> None:
-        """Keep tensors (or None) for backward, where they are :attr:`saved_tensors`; changes to them are noticed."""
-        for t in tensors:
-            if t is not None and not isinstance(t, Tensor):
-                raise TypeError(f"save_for_backward() keeps tensors and None, got {type(t).__name__}; "
-                                "keep other values as attributes of ctx")  # fmt: skip
-        self.to_save = tensors
-
-    save_for_forward = save_for_backward
-
-    def mark_dirty(self, *tensors: Any) -> None:
-        """Say which arguments forward changed in place; they must be among what it returns."""
-        self.dirty = tensors
-
-    def mark_non_differentiable(self, *tensors: Any) -> None:
-        """Say which results carry no gradient."""
-        self.non_differentiable = tensors
-
-    def set_materialize_grads(self, value: bool) -> None:
-        """Say whether backward gets zeros (True, the default) or None for results that received no gradient."""
-        self.materialize = value
-
-    @property
-    def saved_tensors(self) -> tuple[Any, ...]:
-        """The tensors kept by :meth:`save_for_backward`.
-
-        Raises:
-            GraphFreedError: after a backward that freed them. InplaceError: if one was changed in place.
-        """
-        if isinstance(self.kept, Freed):
-            raise GraphFreedError(
-                f"backward a second time through {self.function.__name__}: what it saved was freed by the first backward, "
-                f"at {describe(self.kept.place)}; pass retain_graph=True to the first"
-            )
-        return tuple(self._unpacked(item) for item in self.kept) if self.kept else self.to_save
-
-    def _unpacked(self, item: Any) -> Any:
-        if item is None:
-            return None
-        held, version, count, node = item
-        if isinstance(held, Packed):
-            held = held.unpack(held.packed)
-        elif version is not None and version.count != count:
-            raise InplaceError(
-                f"a tensor saved by {self.function.__name__} (shape {tuple(held.shape)}, version {count}, at "
-                f"{describe(self.place)}) was changed in place by {version.first_write_after(count)}, now version "
-                f"{version.count}; change it out of place or save a clone()"
-            )
-        if isinstance(held, Tensor) and held._node is node:
-            return held
-        out = from_array(held._payload if isinstance(held, Tensor) else held)
-        out._cell, out._node = version, node
-        return out
+__all__ = ["Function", "once_differentiable"]
 
 
 class Function:
@@ -209,28 +61,94 @@ class Function:
         """Another name of :meth:`backward`."""
         raise RuntimeError("a Function must define backward (or vjp) to be differentiated")
 
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """Return the tangents of the results from those of the arguments of forward (None for those that have none)."""
+        raise MissingRuleError("a Function must define jvp to be used in forward mode")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+        """Return (results, where their batch dimension is) of arguments with a batch dimension, or set
+        ``generate_vmap_rule = True`` to have forward and backward batched themselves."""
+        raise MissingRuleError("a Function must define vmap, or set generate_vmap_rule = True, to be used under vmap")
+
+    generate_vmap_rule = False
+
+    @classmethod
+    def reverse_rule(cls) -> Callable[..., Any]:
+        """The reverse rule under either of its names."""
+        return cls.vjp if cls.backward is Function.backward else cls.backward
+
+    @classmethod
+    def has_setup_context(cls) -> bool:
+        """True for the newer style: forward takes no ctx."""
+        return cls.setup_context is not Function.setup_context
+
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Call the operation and record it."""
+        return cls.call(args)[0]
+
+    @classmethod
+    def call(cls, args: tuple[Any, ...]) -> tuple[Any, Context | None]:
+        """Call the operation and record it; return its result and its context (None if a transform ran it without one)."""
+        if thread.state.levels:
+            level = highest(a for a in args if isinstance(a, Tensor))
+            if level is not None:
+                return _call_at_level(cls, level, args)
         context = Context(cls, args)
-        state = thread.state
-        recording = state.grad and any(context.needs_input_grad)
-        edges = tuple((a._node if a._view is None else refresh(a)) for a in args if isinstance(a, Tensor))
-        grad, state.grad = state.grad, False
-        try:
-            if cls.setup_context is Function.setup_context:
-                output = cls.forward(context, *args)
-            else:
+        with no_recording():
+            if cls.has_setup_context():
                 output = cls.forward(*args)
                 cls.setup_context(context, args, output)
-        finally:
-            state.grad = grad
-        results = output if isinstance(output, tuple | list) else (output,)
-        _check_dirty(context, results)
-        results = tuple(_separate(context, r, args) for r in results)
-        if recording:
-            _attach(context, results, args, edges, here(1))
-        return results[0] if output is not results and not isinstance(output, tuple | list) else type(output)(results)
+            else:
+                output = cls.forward(context, *args)
+        return _recorded(context, output, args), context
+
+
+class no_recording:  # noqa: N801 - a context manager is called like a function
+    """Record nothing inside the block."""
+
+    __slots__ = ("before",)
+
+    def __enter__(self) -> None:
+        state = thread.state
+        self.before, state.grad = state.grad, False
+
+    def __exit__(self, *error: Any) -> None:
+        thread.state.grad = self.before
+
+
+def _recorded(context: Context, output: Any, args: tuple[Any, ...]) -> Any:
+    """Return what forward gave, recorded if an argument needs a gradient."""
+    results = output if isinstance(output, tuple | list) else (output,)
+    _check_dirty(context, results)
+    results = tuple(_separate(context, r, args) for r in results)
+    if thread.state.grad and any(context.needs_input_grad):
+        edges = tuple((a._node if a._view is None else refresh(a)) for a in args if isinstance(a, Tensor))
+        _attach(context, results, args, edges, here(1))
+    if not isinstance(output, tuple | list):
+        return results[0]
+    return type(output)(*results) if hasattr(output, "_fields") else type(output)(results)
+
+
+def _call_at_level(cls: type[Function], level: Level, args: tuple[Any, ...]) -> tuple[Any, Context | None]:
+    """Let a running transform call the operation, and record it at the transform's level."""
+    given = tuple(lifted(level, a) if isinstance(a, Tensor) else a for a in args)
+    output = level.call_function(cls, given)
+    context = Context(cls, given)
+    if not cls.has_setup_context():
+        if thread.state.grad and any(context.needs_input_grad):
+            raise TransformError(
+                f"{cls.__name__}: to be differentiated inside {level.title}, an autograd.Function must define "
+                "setup_context(ctx, inputs, output), with forward(*args) without ctx"
+            )
+        return output, None
+    with no_recording():
+        cls.setup_context(context, given, output)
+    if context.dirty:
+        raise TransformError(f"{cls.__name__}: mark_dirty() is not possible inside {level.title}; return a new tensor")
+    return _recorded(context, output, given), context
 
 
 def _check_dirty(context: Context, results: Sequence[Any]) -> None:
@@ -292,13 +210,9 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a backward that must not be differentiated: doing so raises instead of giving a wrong number."""
 
     def wrapped(ctx: Any, *cotangents: Any) -> Any:
-        state = thread.state
-        recording = state.grad and any(isinstance(g, Tensor) and g.requires_grad for g in cotangents)
-        grad, state.grad = state.grad, False
-        try:
+        recording = thread.state.grad and any(isinstance(g, Tensor) and g.requires_grad for g in cotangents)
+        with no_recording():
             found = backward(ctx, *cotangents)
-        finally:
-            state.grad = grad
         if not recording:
             return found
         listed = found if isinstance(found, tuple) else (found,)

@@ -19,7 +19,7 @@ from wengert.core.state import State, thread
 from wengert.core.tensor import from_array
 from wengert.errors import AnomalyError
 from wengert.tape.accumulate import accumulate, into_leaf, retain
-from wengert.tape.function import FunctionNode
+from wengert.tape.function_node import FunctionNode
 from wengert.tape.hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
 from wengert.tape.lane import GRADIENT, LEFT, OWNED, ZERO, Pending, drain, fitted, freed_error, noted, wrapped
 

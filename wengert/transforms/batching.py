@@ -13,6 +13,8 @@ from wengert.core.operator import Op
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.errors import MissingRuleError, TransformError
+from wengert.tape.function import Function
+from wengert.transforms.batched_function import batched_call, given_rule
 
 __all__ = ["BatchLevel", "Batched"]
 
@@ -107,6 +109,30 @@ class BatchLevel(Level):
             flags = batched if isinstance(batched, tuple) else (False,) * len(value)
             return tuple(self._rewrapped(v, b) for v, b in zip(value, flags, strict=True))
         return self.wrap(value, batched) if isinstance(value, Tensor) else value
+
+    def call_function(self, function: Any, args: tuple[Any, ...]) -> Any:
+        batched = tuple(a._payload.batched if isinstance(a, Tensor) else None for a in args)
+        below = tuple(_below(a) if isinstance(a, Tensor) else a for a in args)
+        if not any(batched):
+            output, dims = function.apply(*below), None
+        elif function.generate_vmap_rule:
+            output, dims = batched_call(self, function, below, batched)
+        elif function.vmap is not Function.vmap:
+            output, dims = given_rule(self, function, below, tuple(0 if b else None for b in batched))
+        else:
+            raise MissingRuleError(
+                f"{function.__name__} has no vmap(info, in_dims, *args), so it cannot be used under vmap; define it, or set "
+                "generate_vmap_rule = True to have its forward and backward batched themselves"
+            )
+        if not isinstance(output, tuple | list):
+            return self._placed(output, dims)
+        listed = dims if isinstance(dims, tuple | list) else (dims,) * len(output)
+        return type(output)([self._placed(t, d) for t, d in zip(output, listed, strict=True)])
+
+    def _placed(self, value: Any, dim: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        return self.wrap(value if not dim else ops.movedim(value, dim, 0), dim is not None)
 
     def wrap(self, tensor: Any, batched: bool) -> Any:
         """Return a tensor of this level."""

@@ -15,7 +15,8 @@ from wengert.core.interpret import Level, Payload, given_back, lifted, wrapped
 from wengert.core.operator import Op
 from wengert.core.registry import operators, ops
 from wengert.core.tensor import Tensor, alias, refresh, replay, version_of
-from wengert.errors import InplaceError, MissingRuleError
+from wengert.errors import InplaceError, MissingRuleError, ShapeError
+from wengert.tape.function import Function
 from wengert.transforms.forward import push
 
 __all__ = ["Dual", "DualLevel", "parts", "unwrapped"]
@@ -157,6 +158,22 @@ class DualLevel(Level):
             tensor._payload, tensor._view, tensor._node = fresh._payload, fresh._view, fresh._node
             self.adopted.append(tensor)
 
+    def enclose(self, tensor: Any) -> None:
+        if not self.transparent:
+            super().enclose(tensor)
+
+    def call_function(self, function: Any, args: tuple[Any, ...]) -> Any:
+        primals = tuple(parts(a)[0] if isinstance(a, Tensor) else a for a in args)
+        tangents = [parts(a)[1] if isinstance(a, Tensor) else None for a in args]
+        output, context = function.call(primals)
+        results = output if isinstance(output, tuple | list) else (output,)
+        if all(t is None for t in tangents):
+            pushed: Any = (None,) * len(results)
+        else:
+            pushed = pushed_through(function, context, primals, tangents, results)
+        found = [self.wrap(r, t) if isinstance(r, Tensor) else r for r, t in zip(results, pushed, strict=True)]
+        return type(output)(found) if isinstance(output, tuple | list) else found[0]
+
     def keep(self, gradient: Any, leaf: Any) -> None:
         self.adopted.append(gradient)
 
@@ -176,6 +193,42 @@ def parts(tensor: Any) -> tuple[Any, Any]:
             tangent = None if now is None else replay(view.chain, now)
             held = tensor._payload = Dual(held.primal, tangent, held.level, now)
     return held.primal, held.tangent
+
+
+def pushed_through(function: Any, context: Any, primals: Any, tangents: list[Any], results: Any) -> tuple[Any, ...]:
+    """Return the tangents that the user's ``jvp`` gives, checked.
+
+    Raises:
+        MissingRuleError: if there is none, or it would need ``setup_context``. RuntimeError, TypeError, ShapeError: if it
+            returns something else than one tangent per result.
+    """
+    name = function.__name__
+    if context is None:
+        raise MissingRuleError(f"{name}: inside several transforms, an autograd.Function must define setup_context")
+    if context.materialize:
+        tangents = [ops.zeros_like(p) if t is None and isinstance(p, Tensor) and p.dtype.category >= 2 else t
+                    for p, t in zip(primals, tangents, strict=True)]  # fmt: skip
+    if function.jvp is Function.jvp:
+        raise MissingRuleError(f"{name} has no jvp(ctx, *tangents), so it cannot be used in forward mode; define it")
+    context.in_forward = True
+    try:
+        found = function.jvp(context, *tangents)
+    finally:
+        context.in_forward = False
+    listed = tuple(found) if isinstance(found, tuple | list) else (found,)
+    if len(listed) != len(results):
+        raise RuntimeError(
+            f"the jvp of {name} returned {len(listed)} tangents, its forward returns {len(results)} results"
+        )
+    for t, r in zip(listed, results, strict=True):
+        if t is not None and not isinstance(t, Tensor):
+            raise TypeError(f"the jvp of {name} must return tensors or None, got {type(t).__name__}")
+        if t is not None and (not isinstance(r, Tensor) or tuple(t.shape) != tuple(r.shape)):
+            shape = tuple(r.shape) if isinstance(r, Tensor) else type(r).__name__
+            raise ShapeError(
+                f"the jvp of {name} returned a tangent of shape {tuple(t.shape)} for a result of shape {shape}"
+            )
+    return tuple(_like(t, r) for t, r in zip(listed, results, strict=True))
 
 
 def _primals(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from wengert.transforms.differences import (
     real_components,
     widened,
 )
+from wengert.transforms.gradcheck_forward import check_batched_backward, check_batched_forward, check_forward
 from wengert.transforms.gradcheck_report import GradcheckError, GradcheckReport, Verdict
 
 __all__ = ["GradcheckError", "GradcheckReport", "Verdict", "gradcheck", "gradgradcheck"]
@@ -94,15 +95,15 @@ def gradcheck(
             "check_batched_forward_grad=True needs check_forward_ad=True",
         ),
     )
-    refuse_missing(
-        check_forward_ad=(check_forward_ad, "forward-mode differentiation"),
-        check_batched_grad=(check_batched_grad, "vmap"),
-        check_batched_forward_grad=(check_batched_forward_grad, "vmap"),
-    )
     values = tuple(map(doubled, as_tuple(inputs))) if double else as_tuple(inputs)
     warn_low_precision(values)
     tol = Tolerance(eps, atol, rtol, nondet_tol)
-    return verified(Probe(func, values), tol, check_undefined_grad, check_grad_dtypes, fast_mode, raise_exception)
+    checks = Checks(
+        backward=check_backward_ad, undefined=check_undefined_grad, dtypes=check_grad_dtypes, fast=fast_mode,
+        batched=check_batched_grad, forward="forward mode" if check_forward_ad else "",
+        batched_forward=check_batched_forward_grad,
+    )  # fmt: skip
+    return verified(Probe(func, values), tol, checks, raise_exception)
 
 
 def gradgradcheck(
@@ -147,16 +148,16 @@ def gradgradcheck(
         (check_rev_over_rev or not check_undefined_grad, "check_undefined_grad=True needs check_rev_over_rev=True"),
         (check_rev_over_rev or not check_batched_grad, "check_batched_grad=True needs check_rev_over_rev=True"),
     )
-    refuse_missing(
-        check_fwd_over_rev=(check_fwd_over_rev, "forward-mode differentiation"),
-        check_batched_grad=(check_batched_grad, "vmap"),
-    )
     values = tuple(map(doubled, as_tuple(inputs))) if double else as_tuple(inputs)
     seeds = random_seeds(func, values, gen_non_contig_grad_outputs) if grad_outputs is None else as_tuple(grad_outputs)
     warn_low_precision(values + seeds)
     tol = Tolerance(eps, atol, rtol, nondet_tol)
     probe = gradient_probe(func, values, seeds)
-    return verified(probe, tol, check_undefined_grad, check_grad_dtypes, fast_mode, raise_exception)
+    checks = Checks(
+        backward=check_rev_over_rev, undefined=check_undefined_grad, dtypes=check_grad_dtypes, fast=fast_mode,
+        batched=check_batched_grad, forward="forward over reverse mode" if check_fwd_over_rev else "",
+    )  # fmt: skip
+    return verified(probe, tol, checks, raise_exception)
 
 
 # ---- what is checked
@@ -223,13 +224,6 @@ def refuse_contradictions(*rules: tuple[bool, str]) -> None:
             raise ValueError(f"gradient check: {text}")
 
 
-def refuse_missing(**requests: tuple[bool, str]) -> None:
-    """Raise for the first request for an interpreter that this version does not have."""
-    for flag, (wanted, interpreter) in requests.items():
-        if wanted:
-            raise RuntimeError(f"gradient check: {flag}=True needs {interpreter}, which this version does not have")
-
-
 def warn_low_precision(inputs: Sequence[Any]) -> None:
     """Warn, at the caller of the public function, about differentiated inputs that are not in double precision."""
     for i, x in enumerate(inputs):
@@ -244,25 +238,47 @@ def warn_low_precision(inputs: Sequence[Any]) -> None:
 # ---- the checks
 
 
-def verified(
-    probe: Probe, tol: Tolerance, check_undefined: bool, check_dtypes: bool, fast: bool, raise_exception: bool
-) -> bool:
+class Checks(NamedTuple):
+    """What to check: reverse mode and its particulars, forward mode (by the name it has in reports), both under vmap."""
+
+    backward: bool
+    undefined: bool
+    dtypes: bool
+    fast: bool
+    batched: bool = False
+    forward: str = ""
+    batched_forward: bool = False
+
+
+def verified(probe: Probe, tol: Tolerance, checks: Checks, raise_exception: bool) -> bool:
     """Run every check; raise the failure, or return False for it."""
     try:
-        if probe.detached:
-            check_detached(probe, tol)
-            return True
-        if check_undefined:
-            check_undefined_gradients(probe, tol)
-        check_contract(probe, tol, check_dtypes)
-        if not (fast and projections_agree(probe, tol)):
-            check_jacobians(probe, tol)
-        check_zero(probe, tol)
+        if checks.backward:
+            check_backward(probe, tol, checks)
+        if checks.forward:
+            check_forward(probe, tol, checks.forward)
+        if checks.batched_forward:
+            check_batched_forward(probe, tol)
     except GradcheckError:
         if raise_exception:
             raise
         return False
     return True
+
+
+def check_backward(probe: Probe, tol: Tolerance, checks: Checks) -> None:
+    """Check reverse mode."""
+    if probe.detached:
+        check_detached(probe, tol)
+        return
+    if checks.undefined:
+        check_undefined_gradients(probe, tol)
+    check_contract(probe, tol, checks.dtypes)
+    if not (checks.fast and projections_agree(probe, tol)):
+        check_jacobians(probe, tol)
+    check_zero(probe, tol)
+    if checks.batched:
+        check_batched_backward(probe, tol)
 
 
 def check_jacobians(probe: Probe, tol: Tolerance) -> None:

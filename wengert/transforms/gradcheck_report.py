@@ -26,9 +26,11 @@ class Verdict(StrEnum):
     NONDETERMINISTIC = "not deterministic"
     UNDEFINED = "undefined gradients mishandled"
     DTYPE = "gradient of the wrong dtype or shape"
+    BATCHED = "wrong under vmap"
 
 
 ADVICE = {
+    Verdict.BATCHED: "write forward and backward with operators on whole tensors; look for item(), shape[0] and in-place writes",
     Verdict.FORMULA: "derive the backward formula again; start with the element above",
     Verdict.FACTOR: "look for this factor in the backward formula",
     Verdict.SIGN: "flip the sign in the backward formula",
@@ -73,7 +75,7 @@ class GradcheckReport:
 
     Attributes:
         verdict: the likely cause, with ``explanation`` in a sentence; ``alternatives``: other causes that fit as well.
-        mode: which derivative was checked: "reverse mode" or "reverse over reverse mode".
+        mode: which derivative was checked: "reverse mode", "forward mode", "reverse over reverse mode", ...
         input, output: places among the inputs and outputs of the function; ``input_name``, ``output_name`` say the same
             in words. None where the failure has no such place.
         input_index, output_index: the worst element.

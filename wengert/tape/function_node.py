@@ -1,0 +1,172 @@
+"""What the tape keeps of a call of a user's ``Function``: its node and its context."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wengert.core.node import Freed, Node, Output
+from wengert.core.place import Place, describe
+from wengert.core.record import Packed
+from wengert.core.tensor import Tensor, from_array
+from wengert.errors import GraphFreedError, InplaceError
+
+__all__ = ["Context", "FunctionNode"]
+
+
+class FunctionNode(Node):
+    """The record of one call of a :class:`Function`: it holds the context and asks it for the backward."""
+
+    __slots__ = ("code", "context", "lasti", "outputs", "shapes")
+
+    code: Any
+    context: Any
+    lasti: int
+    outputs: int
+    shapes: list[Any]
+
+    @property
+    def title(self) -> str:
+        """The name of the Function, for messages."""
+        return str(self.context.function.__name__)
+
+    def name(self) -> str:
+        """The name of the record."""
+        return f"{self.title}Backward"
+
+    def argument(self, index: int) -> str:
+        """The tensor argument with this index, for messages."""
+        return f"tensor argument {index}"
+
+    @property
+    def place(self) -> Place:
+        """The user's line that called it."""
+        return self.code, self.lasti
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """The nodes the gradient goes on to."""
+        return tuple((n.inputs[0], n.index) if isinstance(n, Output) else (n, 0) for n in self.inputs)
+
+    def free(self, freed: Freed) -> None:
+        """Drop what the Function saved."""
+        if self.context.kept:
+            self.context.kept = freed
+
+    def differentiate(self, cotangents: list[Any]) -> list[Any]:
+        """Run the user's backward and return one checked gradient (or None) per tensor argument."""
+        context = self.context
+        if context.materialize:
+            cotangents = [from_array(np.zeros(*s)) if g is None and s is not None else g
+                          for g, s in zip(cotangents, self.shapes, strict=True)]  # fmt: skip
+        function = context.function
+        rule = function.reverse_rule()
+        try:
+            found = rule(context, *cotangents)
+        except Exception as error:
+            error.add_note(f"in the backward of {self.title}, called at {describe(self.place)}")
+            raise
+        return self._checked(found if isinstance(found, tuple | list) else (found,))
+
+    def _checked(self, found: Sequence[Any]) -> list[Any]:
+        are_tensors = self.context.are_tensors
+        extra = found[len(are_tensors) :]
+        if len(found) < len(are_tensors) or any(g is not None for g in extra):
+            raise RuntimeError(f"the backward of {self.title} returned {len(found)} gradients, its forward takes "
+                               f"{len(are_tensors)} arguments; return one per argument, None for those without")  # fmt: skip
+        gradients = []
+        for i, (g, is_tensor) in enumerate(zip(found, are_tensors, strict=False)):
+            if g is not None and not isinstance(g, Tensor):
+                raise TypeError(
+                    f"the backward of {self.title} returned {type(g).__name__} for argument {i}, expected a tensor or None"
+                )
+            if g is not None and not is_tensor:
+                raise RuntimeError(
+                    f"the backward of {self.title} returned a gradient for argument {i}, which is not a tensor"
+                )
+            if is_tensor:
+                gradients.append(g)
+        return gradients
+
+
+class Context:
+    """What a Function's forward hands to its backward; it may carry any attribute.
+
+    Attributes:
+        needs_input_grad: for each argument of forward, whether its gradient is wanted.
+    """
+
+    def __init__(self, function: type[Any], args: tuple[Any, ...]) -> None:
+        self.function = function
+        self.are_tensors = tuple(isinstance(a, Tensor) for a in args)
+        self.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
+        self.materialize = True
+        self.to_save: tuple[Any, ...] = ()
+        self.for_forward: tuple[Any, ...] | None = None
+        self.in_forward = False
+        self.dirty: tuple[Any, ...] = ()
+        self.non_differentiable: tuple[Any, ...] = ()
+        self.kept: Any = ()
+        self.place: Place | None = None
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keep tensors (or None) for backward, where they are :attr:`saved_tensors`; changes to them are noticed."""
+        for t in tensors:
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(f"save_for_backward() keeps tensors and None, got {type(t).__name__}; "
+                                "keep other values as attributes of ctx")  # fmt: skip
+        self.to_save = tensors
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Keep tensors (or None) for ``jvp``, where they are :attr:`saved_tensors`."""
+        for t in tensors:
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(f"save_for_forward() keeps tensors and None, got {type(t).__name__}; "
+                                "keep other values as attributes of ctx")  # fmt: skip
+        self.for_forward = tensors
+
+    def mark_dirty(self, *tensors: Any) -> None:
+        """Say which arguments forward changed in place; they must be among what it returns."""
+        self.dirty = tensors
+
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        """Say which results carry no gradient."""
+        self.non_differentiable = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Say whether backward gets zeros (True, the default) or None for results that received no gradient."""
+        self.materialize = value
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """The tensors kept by :meth:`save_for_backward`; inside ``jvp``, those of :meth:`save_for_forward` if it was called.
+
+        Raises:
+            GraphFreedError: after a backward that freed them. InplaceError: if one was changed in place.
+        """
+        if self.in_forward and self.for_forward is not None:
+            return self.for_forward
+        if isinstance(self.kept, Freed):
+            raise GraphFreedError(
+                f"backward a second time through {self.function.__name__}: what it saved was freed by the first backward, "
+                f"at {describe(self.kept.place)}; pass retain_graph=True to the first"
+            )
+        return tuple(self._unpacked(item) for item in self.kept) if self.kept else self.to_save
+
+    def _unpacked(self, item: Any) -> Any:
+        if item is None:
+            return None
+        held, version, count, node = item
+        if isinstance(held, Packed):
+            held = held.unpack(held.packed)
+        elif version is not None and version.count != count:
+            raise InplaceError(
+                f"a tensor saved by {self.function.__name__} (shape {tuple(held.shape)}, version {count}, at "
+                f"{describe(self.place)}) was changed in place by {version.first_write_after(count)}, now version "
+                f"{version.count}; change it out of place or save a clone()"
+            )
+        if isinstance(held, Tensor) and held._node is node:
+            return held
+        out = from_array(held._payload if isinstance(held, Tensor) else held)
+        out._cell, out._node = version, node
+        return out
