@@ -13,7 +13,7 @@ Example:
 """
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 __all__ = ["Spec", "flatten", "flatten_up_to", "leaves", "map", "paths", "register", "spread", "structure", "unflatten"]
@@ -27,7 +27,7 @@ class Container(NamedTuple):
         keys: (container) to the name of each child, for messages.
     """
 
-    flatten: Callable[[Any], tuple[Iterable[Any], Hashable]]
+    flatten: Callable[[Any], tuple[Iterable[Any], Any]]
     unflatten: Callable[[Sequence[Any], Any], Any]
     keys: Callable[[Any], Iterable[Any]]
 
@@ -41,6 +41,8 @@ class Spec:
     """
 
     __slots__ = ("children", "context", "count", "kind")
+
+    count: int
 
     def __init__(self, kind: type[Any] | None, context: Any = None, children: tuple["Spec", ...] = ()) -> None:
         self.kind, self.context, self.children = kind, context, children
@@ -69,7 +71,7 @@ _containers: dict[type[Any], Container] = {}
 
 def register(
     kind: type[Any],
-    flatten: Callable[[Any], tuple[Iterable[Any], Hashable]],
+    flatten: Callable[[Any], tuple[Iterable[Any], Any]],
     unflatten: Callable[[Sequence[Any], Any], Any],
     keys: Callable[[Any], Iterable[Any]] | None = None,
 ) -> None:
@@ -163,7 +165,7 @@ def structure(tree: Any) -> Spec:
     return flatten(tree)[1]
 
 
-def map(fn: Callable[..., Any], tree: Any, *rest: Any) -> Any:
+def map(fn: Callable[..., Any], tree: Any, *rest: Any) -> Any:  # noqa: A001 - the name it has in other libraries
     """Return the tree of ``fn`` of each leaf (and of the leaves at the same place in the other trees).
 
     Raises:

@@ -35,6 +35,7 @@ def declared(kernel=twice, family=operator, **changes):
     """Declare ``twice``, right but for what is changed."""
     options = {
         "vjp": {"x": lambda g: g * 2}, "jvp": {"x": lambda g: g * 2}, "spec": lambda x: x,
+        "batch": "front",
         "samples": lambda s: [s((2, 3)), s(())],
     }  # fmt: skip
     return family(**{k: v for k, v in {**options, **changes}.items() if v is not None})(kernel)
@@ -65,6 +66,12 @@ DAMAGE = [
     ("a wrong dtype rule", {"spec": lambda x: Spec(x.shape, wg.float32)}, "spec gives wengert.float32"),
     ("a wrong vjp", {"vjp": {"x": lambda g: g * 3}}, "vjp"),
     ("a wrong jvp", {"jvp": {"x": lambda g: g * 3}}, "jvp gives"),
+    ("a batching rule that mixes the examples",
+     {"batch": lambda op, values, batched, size: op.function.execute([values[0].flip(0)])}, "vmap over"),
+    ("a batching rule with the batch elsewhere",
+     {"batch": lambda op, values, batched, size: op.function.execute(values).transpose(0, -1)}, "vmap"),
+    ("no batching rule", {"batch": None}, "no batching rule"),
+    ("a rule by name that does not exist", {"batch": "sideways"}, "'sideways' does not exist"),
     ("a mutated argument", {"kernel": writes_its_argument}, "an argument was changed"),
     ("an undeclared view",
      {"kernel": shares_memory, "vjp": {"x": right}, "jvp": {"x": right}}, "shares memory with an argument"),
@@ -95,7 +102,7 @@ def test_a_derivative_that_cannot_be_differentiated_again_is_found():
         """Return the square."""
         return x * x
 
-    op = declared(squared, elementwise, derivative={"x": rule}, vjp=None, jvp=None, spec=None).op
+    op = declared(squared, elementwise, derivative={"x": rule}, vjp=None, jvp=None, spec=None, batch=None).op
     assert [where.split(" of ")[0] for where in opcheck(op, raise_exception=False)] == ["second order"] * 2
 
 

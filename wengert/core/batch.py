@@ -161,8 +161,10 @@ def folded(*names: str, sizes: tuple[str, ...] = ()) -> Callable[..., Any]:
             held = given[index[name]]
             given[index[name]] = (held[0] * size, *held[1:])
         found = execute(op, given)
-        unfold = lambda t: ops.reshape(t, (size, t.shape[0] // size, *t.shape[1:]))  # noqa: E731
-        return unfold(found) if op.single else tuple(unfold(t) for t in found)
+        unfolded = [
+            ops.reshape(t, (size, t.shape[0] // size, *t.shape[1:])) for t in ((found,) if op.single else found)
+        ]
+        return unfolded[0] if op.single else tuple(unfolded)
 
     return rule
 

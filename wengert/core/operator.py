@@ -82,7 +82,7 @@ class Op:
         self.jvp, self.batch, self.spec, self.cost, self.samples = jvp, batch, spec, cost, samples
         self.lowering, self.composite, self.places = lowering, composite, places
         self.home = _home(self.name) if home is None else (home,) if isinstance(home, str) else home
-        self.result_type = None if self.single or variable else namedtuple(self.name, self.outputs)
+        self.result_type: Any = None if self.single or variable else namedtuple(self.name, self.outputs)
         self.keywords = signature.names[signature.positional :]
         self.function: Any = None
         if self.rules is not None:

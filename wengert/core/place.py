@@ -6,7 +6,7 @@ import os
 import sys
 from types import CodeType, FrameType
 
-__all__ = ["Place", "describe", "here", "is_internal"]
+__all__ = ["Place", "describe", "here", "is_internal", "stacklevel"]
 
 Place = tuple[CodeType, int]
 
@@ -35,6 +35,15 @@ def here(depth: int = 1) -> Place:
             return code, frame.f_lasti
         frame = frame.f_back
     return start.f_code, start.f_lasti
+
+
+def stacklevel() -> int:
+    """Return the ``stacklevel`` with which the caller's warning points at the nearest line outside the package."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 1
+    while frame is not None and is_internal(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def describe(place: Place | None) -> str:

@@ -89,9 +89,9 @@ def _formatter(array: Any) -> Any:
 
 def format_tensor(tensor: Any) -> str:
     """Return ``tensor([...], dtype=..., requires_grad=...)`` with what differs from the defaults."""
-    if not isinstance(tensor._payload, np.ndarray):
-        return repr(tensor._payload)
-    array = tensor._payload
+    array: Any = tensor._payload
+    if not isinstance(array, np.ndarray):
+        return repr(array)
     if not isinstance(array, np.ndarray):
         return repr(array)
     if array.dtype.kind == "V":

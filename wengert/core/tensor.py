@@ -279,8 +279,7 @@ class Tensor(TensorMethods):
 
     def is_set_to(self, other: "Tensor") -> bool:
         """Return True if both are the same view of the same memory."""
-        a, b = self._payload, other._payload
-        return bool(a.ctypes.data == b.ctypes.data and a.shape == b.shape and a.strides == b.strides)
+        return self.data_ptr() == other.data_ptr() and self.shape == other.shape and self.stride() == other.stride()
 
     # ---- reading it
 
@@ -381,8 +380,7 @@ class Tensor(TensorMethods):
         return self.item().__format__(spec) if not self._payload.shape else object.__format__(self, spec)
 
     def __dir__(self) -> list[str]:
-        absent = {n for n, v in vars(TensorMethods).items() if isinstance(v, Absent)}
-        return sorted({*object.__dir__(self)} - absent)
+        return sorted({*object.__dir__(self)} - {n for n, v in vars(TensorMethods).items() if isinstance(v, Absent)})
 
     # ---- copies and exchange
 
@@ -403,8 +401,8 @@ class Tensor(TensorMethods):
     def __reduce__(self) -> Any:
         if not self.is_leaf:
             raise RuntimeError("only leaf tensors can be pickled; use .detach() for a computed one")
-        return rebuild, (type(self), np.ascontiguousarray(raw(self, "pickling")).reshape(self._payload.shape), self.requires_grad,
-                         self.__dict__ or None)  # fmt: skip
+        array = np.ascontiguousarray(raw(self, "pickling")).reshape(self._payload.shape)
+        return rebuild, (type(self), array, self.requires_grad, self.__dict__ or None)
 
     def __dlpack__(self, **options: Any) -> Any:
         if self.requires_grad:
@@ -417,7 +415,7 @@ class Tensor(TensorMethods):
         return array.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)  # (CPU, 0) in the DLPack standard
+        return (1, 0)
 
 
 _new: Callable[[type[Any]], Any] = object.__new__

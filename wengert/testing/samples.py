@@ -55,11 +55,18 @@ class Sample:
     """One call: arguments by position and keyword, tensors still as recipes.
 
     Attributes:
+        wanted: the numbers of the tensors to differentiate by; None: all that hold floats.
         grad: whether derivatives are checked against differences here (False at kinks, ties and infinities).
     """
 
-    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], grad: bool, seed: int) -> None:
-        self.args, self.kwargs, self.grad, self.seed = args, kwargs, grad, seed
+    def __init__(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], grad: bool, seed: int, wanted: frozenset[int] | None = None
+    ) -> None:
+        self.args, self.kwargs, self.grad, self.seed, self.wanted = args, kwargs, grad, seed, wanted
+
+    def differentiates(self, number: int, array: Any) -> bool:
+        """True if the derivative by the array with this number is to be checked."""
+        return array.dtype.kind in "fc" and (self.wanted is None or number in self.wanted)
 
     def arguments(self, convert: Callable[[Any], Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments with every array passed through ``convert`` (array to tensor)."""
@@ -166,6 +173,25 @@ class Sampler:
 def samples_of(op: Op) -> list[Sample]:
     """Return the samples of an operator."""
     return list(op.samples(Sampler(op.name)))
+
+
+def sample_from(args: Any, kwargs: Any) -> Sample:
+    """Return a call with given arguments as a sample; it is differentiated by the tensors that require grad."""
+    wanted: list[int] = []
+    count = 0
+
+    def literal(value: Any) -> Any:
+        nonlocal count
+        if isinstance(value, Tensor):
+            if value.requires_grad:
+                wanted.append(count)
+            count += 1
+            return Literal(value.detach().numpy().copy())
+        return [literal(v) for v in value] if isinstance(value, list | tuple) and any(
+            isinstance(v, Tensor) for v in value) else value  # fmt: skip
+
+    made = tuple(literal(v) for v in args), {k: literal(v) for k, v in dict(kwargs or {}).items()}
+    return Sample(*made, bool(wanted), 0, frozenset(wanted))
 
 
 def tensors_in(arguments: Any) -> list[Tensor]:

@@ -37,7 +37,7 @@ def given_rule(level: Any, function: Any, args: tuple[Any, ...], in_dims: tuple[
 def batched_call(level: Any, function: Any, args: tuple[Any, ...], batched: tuple[Any, ...]) -> tuple[Any, Any]:
     """Return (results with the batch in front, their batch dimensions) of a Function whose rules are batched themselves."""
     generated = _Generated(type(level), level.size, level.randomness, function, batched)
-    made = type(f"{function.__name__}", (_Batched,), {"generated": generated, "many": None})
+    made: Any = type(f"{function.__name__}", (_Batched,), {"generated": generated, "many": None})
     output = made.apply(*args)
     return output if made.many else output[0], 0
 
@@ -55,7 +55,7 @@ class _Generated:
 
     def level(self) -> Level:
         """Return a new level of the same kind."""
-        return self.kind(self.size, self.randomness)  # type: ignore[no-any-return]
+        return self.kind(self.size, self.randomness)
 
 
 def _wrapped(level: Any, value: Any, batched: Any) -> Any:
@@ -77,7 +77,7 @@ class _Batched(Function):
     many: Any
 
     @classmethod
-    def forward(cls, *args: Any) -> Any:  # type: ignore[override]
+    def forward(cls, *args: Any) -> Any:
         made = cls.generated
         level = made.level()
         with entered(level):
@@ -87,7 +87,7 @@ class _Batched(Function):
             return tuple(_with_batch(level, t) for t in (output if cls.many else (output,)))
 
     @classmethod
-    def setup_context(cls, ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:  # type: ignore[override]
+    def setup_context(cls, ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
         made = cls.generated
         level = made.level()
         with entered(level):
@@ -112,7 +112,7 @@ class _Batched(Function):
         ctx.set_materialize_grads(inner.materialize)
 
     @classmethod
-    def backward(cls, ctx: Any, *grad_outputs: Any) -> Any:  # type: ignore[override]
+    def backward(cls, ctx: Any, *grad_outputs: Any) -> Any:
         made, level = cls.generated, cls.generated.level()
         with entered(level):
             inner = ctx.inner
@@ -122,7 +122,7 @@ class _Batched(Function):
             return tuple(_summed(level, g, b) for g, b in zip(listed, made.batched, strict=False))
 
     @classmethod
-    def jvp(cls, ctx: Any, *grad_inputs: Any) -> Any:  # type: ignore[override]
+    def jvp(cls, ctx: Any, *grad_inputs: Any) -> Any:
         made, level = cls.generated, cls.generated.level()
         with entered(level):
             inner = ctx.inner

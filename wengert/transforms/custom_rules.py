@@ -39,7 +39,7 @@ class Structured:
 
     def __init__(self, fun: Callable[..., Any], nondiff_argnums: tuple[int, ...] = ()) -> None:
         self.fun, self.nondiff_argnums = fun, tuple(nondiff_argnums)
-        update_wrapper(self, fun)
+        update_wrapper(self, fun)  # type: ignore[arg-type]
 
     def split(self, args: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
         """Return (arguments that are not differentiated, the others)."""
@@ -126,7 +126,7 @@ class _ReverseRule(Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(call: Any, *leaves: Any) -> Any:  # type: ignore[override]
+    def forward(call: Any, *leaves: Any) -> Any:
         return call.flat(leaves)
 
     @staticmethod
@@ -237,7 +237,7 @@ class _ForwardRule(Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(rule: Any, static: Any, spec: Any, holder: Any, *leaves: Any) -> Any:  # type: ignore[override]
+    def forward(rule: Any, static: Any, spec: Any, holder: Any, *leaves: Any) -> Any:
         outputs, holder["outputs"] = tree.flatten(rule.fun(*rule.joined(static, tree.unflatten(leaves, spec))))
         return tuple(outputs)
 

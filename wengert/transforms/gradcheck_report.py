@@ -30,7 +30,7 @@ class Verdict(StrEnum):
 
 
 ADVICE = {
-    Verdict.BATCHED: "write forward and backward with operators on whole tensors; look for item(), shape[0] and in-place writes",
+    Verdict.BATCHED: "write forward and backward with operators on whole tensors; look for item() and in-place writes",
     Verdict.FORMULA: "derive the backward formula again; start with the element above",
     Verdict.FACTOR: "look for this factor in the backward formula",
     Verdict.SIGN: "flip the sign in the backward formula",

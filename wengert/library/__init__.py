@@ -1,6 +1,7 @@
 """``wengert.library``: operators of the user's own, declared and checked like the built-in ones.
 
-The families of :mod:`wengert.core.families` are the one-declaration form; :func:`opcheck` holds an operator to it.
+The families of :mod:`wengert.core.families` are the one-declaration form; :func:`custom_op` makes an operator of a function
+that is not looked into, with its rules registered beside it. :func:`opcheck` holds either to what it says.
 
 Example:
     >>> import numpy as np
@@ -21,9 +22,19 @@ Example:
 from wengert.core.families import bilinear, composite, elementwise, linear, nondifferentiable, operator
 from wengert.core.operator import Op, Spec
 from wengert.core.registry import operators, ops
+from wengert.library.custom import (
+    CustomOpDef,
+    custom_op,
+    register_autograd,
+    register_fake,
+    register_kernel,
+    register_vmap,
+)  # fmt: skip
+from wengert.library.schema import infer_schema
 from wengert.testing.opcheck import opcheck
 
 __all__ = [
-    "Op", "Spec", "bilinear", "composite", "elementwise", "linear", "nondifferentiable", "opcheck", "operator", "operators",
-    "ops",
+    "CustomOpDef", "Op", "Spec", "bilinear", "composite", "custom_op", "elementwise", "infer_schema", "linear",
+    "nondifferentiable", "opcheck", "operator", "operators", "ops", "register_autograd", "register_fake", "register_kernel",
+    "register_vmap",
 ]  # fmt: skip

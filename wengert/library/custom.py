@@ -1,0 +1,402 @@
+"""``custom_op``: an opaque Python function as an operator, with ``torch.library``'s meaning.
+
+What the function does is not looked into: its shape rule, derivative and batching are registered beside it. It stands
+in the same registry as the built-in operators.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from wengert.core.batch import example
+from wengert.core.inplace import check_writable
+from wengert.core.operator import Op, Spec
+from wengert.core.place import stacklevel
+from wengert.core.registry import operators, ops, register
+from wengert.core.state import thread
+from wengert.core.tensor import Tensor, alias, from_array, wrote
+from wengert.errors import DeclarationError, MissingRuleError, ShapeError
+from wengert.library.schema import infer_schema, returns_of, with_markers
+from wengert.tape.function import Function
+
+__all__ = ["CustomOpDef", "custom_op", "register_autograd", "register_fake", "register_kernel", "register_vmap"]
+
+
+def custom_op(
+    name: str, fn: Callable[..., Any] | None = None, /, *, mutates_args: str | Iterable[str], device_types: Any = None,
+    schema: str | None = None,
+) -> Any:  # fmt: skip
+    """Make a Python function an operator: decorate it, or pass it.
+
+    Args:
+        name: ``"library::operator"``; the operator is then also ``wengert.ops.library.operator``.
+        fn: takes tensors, numbers, strings and sequences of them, with type hints; returns tensors in memory of their own.
+        mutates_args: names of the arguments it changes in place, ``()`` for none; ``"unknown"`` counts all tensors.
+        device_types: for which devices ``fn`` is ("cpu" or None: all).
+        schema: read from the type hints if None; if given, it must be the same.
+
+    Returns:
+        A :class:`CustomOpDef`, called like the function.
+
+    Raises:
+        DeclarationError: for a name without ``::`` or one that is taken, missing type hints, unknown mutated arguments.
+
+    Example:
+        >>> import numpy as np
+        >>> import wengert as wg
+        >>> from wengert import Tensor
+        >>> @wg.library.custom_op("demo::cube", mutates_args=())
+        ... def cube(x: Tensor) -> Tensor:
+        ...     return wg.as_tensor(np.asarray(x) ** 3)
+        >>> def setup_context(ctx, inputs, output):
+        ...     ctx.save_for_backward(*inputs)
+        >>> def backward(ctx, g):
+        ...     x, = ctx.saved_tensors
+        ...     return 3 * x ** 2 * g
+        >>> cube.register_autograd(backward, setup_context=setup_context)
+        >>> x = wg.tensor(2.0, requires_grad=True)
+        >>> wg.ops.demo.cube(x).backward(); x.grad
+        tensor(12.)
+    """
+
+    def declare(function: Callable[..., Any]) -> CustomOpDef:
+        inferred = infer_schema(function, mutates_args=_names(mutates_args), op_name=name)
+        if schema is not None and schema.replace(" ", "") != inferred.replace(" ", ""):
+            raise DeclarationError(
+                f"custom_op '{name}': the schema {schema!r} differs from that of the hints, {inferred!r}"
+            )
+        return CustomOpDef(name, function, mutates_args, inferred)
+
+    return declare if fn is None else declare(fn)
+
+
+def _names(mutates_args: Any) -> tuple[str, ...]:
+    return () if isinstance(mutates_args, str) else tuple(mutates_args)
+
+
+class Namespace:
+    """The operators of one library, as attributes."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"library '{self._name}' has no operator '{name}'; it has {sorted(vars(self).keys() - {'_name'})}"
+        )
+
+
+class CustomOpDef:
+    """An operator made by :func:`custom_op`: call it like the function it was made of.
+
+    Attributes:
+        op: its declaration in the registry. schema: its signature in PyTorch's notation.
+    """
+
+    def __init__(self, name: str, fn: Callable[..., Any], mutates_args: Any, schema: str) -> None:
+        library, found, short = name.partition("::")
+        if not (found and library.isidentifier() and short.isidentifier()):
+            raise DeclarationError(f"custom_op: the name must be 'library::operator', got {name!r}")
+        self.name, self.schema, self.__name__, self.__doc__ = name, schema, short, fn.__doc__ or f"{name}{schema}"
+        self._kernels: dict[str, Callable[..., Any]] = {"cpu": fn}
+        self._fake: Callable[..., Any] | None = None
+        self._returns = returns_of(fn, name)
+        kernel = with_markers(fn, name.replace("::", "_"))
+        kernel.__doc__ = self.__doc__
+        self.op = Op(kernel, "opaque", name=name, composite=True, samples=lambda s: [], home=(), spec=self._infer)
+        self.op.kernel = self
+        self._mutated = self._positions(mutates_args)
+        self._function: Any = type(short, (_Opaque,), {"owner": self})
+        self.op.function = self
+        register(name, self.op, self)
+        namespace = ops.__dict__.get(library)
+        if namespace is None:
+            namespace = Namespace(library)
+            setattr(ops, library, namespace)
+        setattr(namespace, short, self)
+
+    def _positions(self, mutates_args: Any) -> tuple[int, ...]:
+        index = self.op.signature.index
+        if mutates_args == "unknown":
+            return self.op.signature.inputs
+        if isinstance(mutates_args, str):
+            raise DeclarationError(f"custom_op '{self.name}': mutates_args must be a sequence of names or 'unknown'")
+        for argument in mutates_args:
+            if index.get(argument) not in self.op.signature.inputs:
+                raise DeclarationError(
+                    f"custom_op '{self.name}': mutates_args names '{argument}', which is no tensor argument"
+                )
+        return tuple(index[a] for a in mutates_args)
+
+    # ---- registration
+
+    def register_kernel(self, device_types: Any, fn: Callable[..., Any] | None = None, /) -> Any:
+        """Register the function for a device ("cpu"); usable as a decorator.
+
+        Raises:
+            ValueError: for a device that does not exist here.
+        """
+        devices = (device_types,) if isinstance(device_types, str) or device_types is None else tuple(device_types)
+
+        def add(function: Callable[..., Any]) -> Callable[..., Any]:
+            for device in devices:
+                if device not in (None, "cpu"):
+                    raise ValueError(f"register_kernel: there is no device '{device}'; there is 'cpu'")
+                self._kernels["cpu"] = function
+            return function
+
+        return add if fn is None else add(fn)
+
+    def register_fake(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
+        """Register the shape rule: called with tensors whose values do not matter, returns tensors like the results."""
+        self._fake = fn
+        return fn
+
+    def register_autograd(
+        self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None,
+        jvp: Callable[..., Any] | None = None,
+    ) -> None:  # fmt: skip
+        """Register the derivative.
+
+        Args:
+            backward: ``(ctx, *grads) -> gradients``, one per argument (of a sequence a list), None where there is none.
+            setup_context: ``(ctx, inputs, output)`` saves what backward needs. jvp: ``(ctx, *tangents) -> tangents``.
+
+        Raises:
+            DeclarationError: for an operator that changes its arguments.
+        """
+        if self._mutated:
+            raise DeclarationError(f"'{self.name}' changes its arguments in place, so it cannot have a derivative")
+        self._function.rule = staticmethod(backward)
+        self._function.context_rule = None if setup_context is None else staticmethod(setup_context)
+        self._function.forward_rule = None if jvp is None else staticmethod(jvp)
+
+    def register_vmap(self, func: Callable[..., Any] | None = None, /) -> Any:
+        """Register the batching rule ``(info, in_dims, *args) -> (results, out_dims)``; usable as a decorator.
+
+        Without one, vmap runs one example after the other and warns once.
+        """
+
+        def add(function: Callable[..., Any]) -> Callable[..., Any]:
+            self._function.batch_rule = staticmethod(function)
+            return function
+
+        return add if func is None else add(func)
+
+    # ---- calls
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        signature = self.op.signature
+        values = signature.bind(args, kwargs)
+        for i in signature.inputs:
+            self._check_tensor(signature.slots[i], values[i])
+        state = thread.state
+        if state.watchers:
+            outer, watcher = state.watchers, state.watchers[-1]
+            state.watchers = outer[:-1]
+            try:
+                return watcher.around(self.op, values, self._run)
+            finally:
+                state.watchers = outer
+        return self._run(values)
+
+    def _check_tensor(self, slot: Any, value: Any) -> None:
+        if value is None and slot.default is None:
+            return
+        many = isinstance(value, list | tuple) and slot.input.many
+        if not (many and all(isinstance(v, Tensor) for v in value)) and not isinstance(value, Tensor):
+            raise TypeError(f"{self.name}(): argument '{slot.name}' must be a tensor, got {type(value).__name__}")
+
+    def _run(self, values: list[Any]) -> Any:
+        counts = tuple(len(v) if isinstance(v, list | tuple) and i in self.op.signature.inputs else None
+                       for i, v in enumerate(values))  # fmt: skip
+        flat = [x for v, n in zip(values, counts, strict=True) for x in (v if n is not None else (v,))]
+        for i in self._mutated:
+            for t in values[i] if isinstance(values[i], list | tuple) else (values[i],):
+                if t is not None:
+                    check_writable(self.name, t)
+        if (
+            self._function.rule is None
+            and thread.state.grad
+            and any(isinstance(v, Tensor) and v.requires_grad for v in flat)
+        ):
+            raise MissingRuleError(
+                f"{self.name}() has no derivative, and an argument requires one; detach() it, or register_autograd(backward)"
+            )
+        found = self._function.apply(counts, *flat)
+        return None if self._returns == "none" else list(found) if self._returns == "list" else found
+
+    def invoke(self, counts: tuple[Any, ...], flat: tuple[Any, ...]) -> Any:
+        """Run the function on tensors without history and check what it returns."""
+        flat = tuple(alias(v) if isinstance(v, Tensor) else v for v in flat)
+        values = grouped(counts, flat)
+        at, names = self.op.signature.positional, self.op.signature.names
+        result = self._kernels["cpu"](*values[:at], **dict(zip(names[at:], values[at:], strict=True)))
+        for i in self._mutated:
+            for t in values[i] if isinstance(values[i], list | tuple) else (values[i],):
+                if t is not None:
+                    wrote(t, self.name)
+        return self._checked(result, flat)
+
+    def _checked(self, result: Any, flat: tuple[Any, ...]) -> Any:
+        if self._returns == "none":
+            if result is not None:
+                raise TypeError(f"{self.name}() is declared to return None, but returned {type(result).__name__}")
+            return ()
+        results = (result,) if self._returns == "tensor" else result
+        expected = int(self._returns[5:]) if self._returns.startswith("tuple") else None
+        wrong = not isinstance(results, tuple | list) or not all(isinstance(r, Tensor) for r in results)
+        if wrong or (expected is not None and len(results) != expected):
+            raise TypeError(
+                f"{self.name}() is declared to return {self.schema.partition('-> ')[2]}, but returned {result!r}"
+            )
+        held = [v for v in flat if isinstance(v, Tensor)]
+        for k, r in enumerate(results):
+            if any(r is v or np.may_share_memory(r._payload, v._payload) for v in (*held, *results[:k])):
+                raise RuntimeError(
+                    f"{self.name}(): a result shares memory with an argument or another result; clone() it"
+                )
+        return tuple(results) if isinstance(results, list) else result
+
+    @property
+    def forward_rule(self) -> Any:
+        """The registered forward-mode rule, or None."""
+        return self._function.forward_rule
+
+    @property
+    def has_fake(self) -> bool:
+        """True if a shape rule is registered."""
+        return self._fake is not None
+
+    def _infer(self, *args: Any, **kwargs: Any) -> Any:
+        """The shape and dtype rule of the registry, from the registered fake function."""
+        if self._fake is None:
+            raise MissingRuleError(f"{self.name} has no shape rule; give it one with register_fake")
+        found = self._fake(*[_unset(v) for v in args], **{k: _unset(v) for k, v in kwargs.items()})
+        if found is None:
+            return ()
+        specs = tuple(Spec(tuple(t.shape), t.dtype) for t in ((found,) if isinstance(found, Tensor) else found))
+        return specs[0] if isinstance(found, Tensor) else specs
+
+    def __repr__(self) -> str:
+        return f"<operator {self.name}{self.schema}>"
+
+
+def _unset(value: Any) -> Any:
+    """Return a tensor of a spec's shape and dtype that takes no memory."""
+    if isinstance(value, tuple) and not isinstance(value, Spec):
+        return tuple(map(_unset, value))
+    return (
+        from_array(np.broadcast_to(np.zeros((), value.dtype.numpy), value.shape)) if isinstance(value, Spec) else value
+    )
+
+
+def grouped(counts: tuple[Any, ...], flat: Any) -> list[Any]:
+    """Return the arguments of a call, sequences put together again."""
+    rest = iter(flat)
+    return [next(rest) if n is None else [next(rest) for _ in range(n)] for n in counts]
+
+
+class _Opaque(Function):
+    """How the tape sees a custom operator; each has a subclass of its own."""
+
+    owner: CustomOpDef
+    rule: Any = None
+    context_rule: Any = None
+    forward_rule: Any = None
+    batch_rule: Any = None
+    warned = False
+
+    @classmethod
+    def forward(cls, counts: tuple[Any, ...], *flat: Any) -> Any:
+        return cls.owner.invoke(counts, flat)
+
+    @classmethod
+    def setup_context(cls, ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+        ctx.counts = inputs[0]
+        needs = ctx.needs_input_grad[1:]
+        if cls.context_rule is not None:
+            ctx.needs_input_grad = tuple(any(n) if isinstance(n, list) else n for n in grouped(inputs[0], needs))
+            cls.context_rule(ctx, tuple(grouped(inputs[0], inputs[1:])), output)
+            ctx.needs_input_grad = (False, *needs)
+
+    @classmethod
+    def backward(cls, ctx: Any, *grad_outputs: Any) -> Any:
+        found = cls.rule(ctx, *grad_outputs)
+        listed = found if isinstance(found, tuple) else (found,)
+        if len(listed) != len(ctx.counts):
+            raise RuntimeError(
+                f"the backward of {cls.owner.name} returned {len(listed)} gradients for {len(ctx.counts)} arguments; return "
+                "one per argument, None for those without"
+            )
+        flat: list[Any] = [None]
+        for g, n in zip(listed, ctx.counts, strict=True):
+            flat.extend([g] if n is None else [None] * n if g is None else list(g))
+        return tuple(flat)
+
+    @classmethod
+    def jvp(cls, ctx: Any, *grad_inputs: Any) -> Any:
+        if cls.forward_rule is None:
+            raise MissingRuleError(
+                f"{cls.owner.name} has no forward-mode derivative; register_autograd(backward, jvp=...)"
+            )
+        return cls.forward_rule(ctx, *grouped(ctx.counts, grad_inputs[1:]))
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple[Any, ...], counts: Any, *flat: Any) -> Any:
+        if cls.batch_rule is not None:
+            return cls.batch_rule(info, tuple(grouped(counts, in_dims[1:])), *grouped(counts, flat))
+        return cls._loop(info, in_dims[1:], counts, flat)
+
+    @classmethod
+    def _loop(cls, info: Any, dims: tuple[Any, ...], counts: Any, flat: tuple[Any, ...]) -> Any:
+        if not cls.warned:
+            cls.warned = True
+            warnings.warn(
+                f"{cls.owner.name} has no batching rule: vmap runs it {info.batch_size} times, one example after the other; "
+                "give it one with register_vmap",
+                stacklevel=stacklevel(),
+            )
+        if not info.batch_size:
+            raise ShapeError(f"{cls.owner.name}() runs one example at a time under vmap, and the batch is empty")
+        found = [cls.apply(counts, *[example(v, d is not None, k) for v, d in zip(flat, dims, strict=True)])
+                 for k in range(info.batch_size)]  # fmt: skip
+        if isinstance(found[0], Tensor):
+            return ops.stack(found), 0
+        return tuple(ops.stack(list(column)) for column in zip(*found, strict=True)), (0,) * len(found[0])
+
+
+# ---- the same as functions, as in torch.library
+
+
+def _definition(op: Any) -> CustomOpDef:
+    if isinstance(op, CustomOpDef):
+        return op
+    found = operators().get(op) if isinstance(op, str) else None
+    kernel = getattr(found, "kernel", None)
+    if not isinstance(kernel, CustomOpDef):
+        raise ValueError(f"{op!r} is no operator made by custom_op")
+    return kernel
+
+
+def register_fake(op: Any, func: Callable[..., Any] | None = None, /, **_: Any) -> Any:
+    """Register the shape rule of a custom operator; see :meth:`CustomOpDef.register_fake`."""
+    definition = _definition(op)
+    return definition.register_fake if func is None else definition.register_fake(func)
+
+
+def register_kernel(op: Any, device_types: Any, func: Callable[..., Any] | None = None, /) -> Any:
+    """Register a function for a device; see :meth:`CustomOpDef.register_kernel`."""
+    return _definition(op).register_kernel(device_types, func)
+
+
+def register_autograd(op: Any, backward: Callable[..., Any], /, *, setup_context: Any = None, jvp: Any = None) -> None:
+    """Register the derivative of a custom operator; see :meth:`CustomOpDef.register_autograd`."""
+    _definition(op).register_autograd(backward, setup_context=setup_context, jvp=jvp)
+
+
+def register_vmap(op: Any, func: Callable[..., Any] | None = None, /) -> Any:
+    """Register the batching rule of a custom operator; see :meth:`CustomOpDef.register_vmap`."""
+    return _definition(op).register_vmap(func)
