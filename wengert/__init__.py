@@ -85,6 +85,7 @@ _SUBPACKAGES = (
     "testing", "tree", "utils",
 )  # fmt: skip
 _ELSEWHERE = {
+    **dict.fromkeys(("cond", "while_loop", "vmap"), "func"),
     **dict.fromkeys(("load", "load_file", "save", "save_file"), "serialization"),
     **dict.fromkeys((
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor",

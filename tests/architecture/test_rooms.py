@@ -6,7 +6,7 @@ from tests.architecture.source import PACKAGE, Module, modules
 # up, those behind it may be written on it.
 ROOMS = (
     "errors", "tree", "array", "settings", "kernels", "core", "operators", "tape", "transforms", "legacy", "autograd",
-    "func", "fft", "linalg", "random", "special", "introspection", "cuda", "backends", "graph", "passes", "loops",
+    "func", "array_api", "masked", "signal", "fft", "linalg", "random", "special", "introspection", "cuda", "backends", "graph", "passes", "loops",
     "codegen", "runtime", "compiling", "serialization", "wengert", "nn", "optim", "amp", "data", "utils", "distributed",
     "export", "inspect", "testing", "library", "cli", "__main__",
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """``wengert.autograd``: gradients on the tape, under PyTorch's names."""
 
-from wengert.autograd import forward_ad, function, grad_mode, graph
+from wengert.autograd import forward_ad, function, functional, grad_mode, graph
 from wengert.autograd.gradcheck import gradcheck, gradgradcheck
 from wengert.core.registry import missing_message
 from wengert.legacy import Variable
@@ -17,7 +17,7 @@ from wengert.tape.modes import (
 from wengert.transforms.batched_grad import grad
 
 __all__ = [
-    "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad", "function", "grad", "grad_mode",
+    "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad", "function", "functional", "grad", "grad_mode",
     "gradcheck", "gradgradcheck", "graph", "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip
 

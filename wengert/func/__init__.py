@@ -10,17 +10,23 @@ Example:
 """
 
 from wengert.core.registry import missing_message
+from wengert.transforms.control import cond, while_loop
+from wengert.transforms.control_associative import associative_scan
+from wengert.transforms.control_scan import map, scan  # noqa: A004 - the name it has in JAX
 from wengert.transforms.custom_rules import custom_jvp, custom_vjp, gradient_reversal, stop_gradient, straight_through
+from wengert.transforms.implicit import fixed_point, root
 from wengert.transforms.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
 from wengert.transforms.modules import functional_call, stack_module_state
+from wengert.transforms.ode import odeint
 from wengert.transforms.pushforward import jvp, linear_transpose, linearize
 from wengert.transforms.reverse import grad, grad_and_value, value_and_grad, vjp
 from wengert.transforms.vmap import vmap
 
 __all__ = [
-    "custom_jvp", "custom_vjp", "functional_call", "grad", "grad_and_value", "gradient_reversal", "hessian", "hvp", "jacfwd",
-    "jacobian", "jacrev", "jvp", "linear_transpose", "linearize", "stack_module_state", "stop_gradient", "straight_through",
-    "value_and_grad", "vjp", "vmap",
+    "associative_scan", "cond", "custom_jvp", "custom_vjp", "fixed_point", "functional_call", "grad", "grad_and_value",
+    "gradient_reversal", "hessian", "hvp", "jacfwd", "jacobian", "jacrev", "jvp", "linear_transpose", "linearize", "map",
+    "odeint", "root", "scan", "stack_module_state", "stop_gradient", "straight_through", "value_and_grad", "vjp", "vmap",
+    "while_loop",
 ]  # fmt: skip
 
 

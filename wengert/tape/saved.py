@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Self
 
-import numpy as np
-
+from wengert.core.registry import ops
 from wengert.core.state import thread
-from wengert.core.tensor import Tensor, from_array, wrote
+from wengert.core.tensor import Tensor, wrote
 
 __all__ = ["disable_saved_tensors_hooks", "increment_version", "save_on_cpu", "saved_tensors_hooks"]
 
@@ -42,10 +41,14 @@ class saved_tensors_hooks:  # noqa: N801 - PyTorch's name
 
 
 class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - PyTorch's name
-    """Keep saved tensors as separate copies in the main memory."""
+    """Keep saved tensors as separate copies in the main memory: what is written to a tensor afterwards does no harm.
+
+    Args:
+        pin_memory, device_type: accepted as in PyTorch; all tensors are in the main memory.
+    """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cpu") -> None:
-        super().__init__(lambda t: np.array(t.detach().numpy()), from_array)
+        super().__init__(lambda t: ops.clone(t.detach()), lambda copy: copy)
 
 
 class disable_saved_tensors_hooks:  # noqa: N801 - PyTorch's name

@@ -222,10 +222,9 @@ class Walk:
         found = fitted(node, after, found)
         if state.anomaly and state.anomaly_nan and is_plain(found) and np.isnan(found._payload).any():
             raise anomaly(node, index)
-        array = found._payload
         if hooked is not None:
             hooked[index] = found
-        elif isinstance(node, OpNode) and node.plan.op.places and is_plain(found) and not array.any():
+        elif isinstance(node, OpNode) and node.plan.op.places and empty_of_signal(found):
             self._receive(after, ZERO)
         else:
             self._receive(after, found)
@@ -260,6 +259,11 @@ def leading_to(starts: list[Node], targets: set[Node]) -> set[Node]:
 def is_plain(tensor: Any) -> bool:
     """True if a tensor holds an array, not the payload of a transform."""
     return isinstance(tensor._payload, np.ndarray)
+
+
+def empty_of_signal(g: Any) -> bool:
+    """True if a gradient is nothing but zeros, and a constant: one that is recorded may have a derivative."""
+    return g._node is None and is_plain(g) and not g._payload.any()
 
 
 def any_below(node: Node, needed: set[Node] | None) -> bool:

@@ -1,5 +1,5 @@
-"""``wengert.utils``: PyTorch's place for loading data and for handles of hooks."""
+"""``wengert.utils``: PyTorch's place for activation checkpointing, loading data and handles of hooks."""
 
-from wengert.utils import data, hooks
+from wengert.utils import checkpoint, data, hooks
 
-__all__ = ["data", "hooks"]
+__all__ = ["checkpoint", "data", "hooks"]
