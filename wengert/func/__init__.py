@@ -17,13 +17,14 @@ from wengert.transforms.custom_rules import custom_jvp, custom_vjp, gradient_rev
 from wengert.transforms.implicit import fixed_point, root
 from wengert.transforms.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
 from wengert.transforms.modules import functional_call, stack_module_state
-from wengert.transforms.ode import odeint
+from wengert.transforms.ode import EventSolution, odeint
+from wengert.transforms.ode_dense import DenseSolution
 from wengert.transforms.pushforward import jvp, linear_transpose, linearize
 from wengert.transforms.reverse import grad, grad_and_value, value_and_grad, vjp
 from wengert.transforms.vmap import vmap
 
 __all__ = [
-    "associative_scan", "cond", "custom_jvp", "custom_vjp", "fixed_point", "functional_call", "grad", "grad_and_value",
+    "DenseSolution", "EventSolution", "associative_scan", "cond", "custom_jvp", "custom_vjp", "fixed_point", "functional_call", "grad", "grad_and_value",
     "gradient_reversal", "hessian", "hvp", "jacfwd", "jacobian", "jacrev", "jvp", "linear_transpose", "linearize", "map",
     "odeint", "root", "scan", "stack_module_state", "stop_gradient", "straight_through", "value_and_grad", "vjp", "vmap",
     "while_loop",
