@@ -24,10 +24,10 @@ from wengert.transforms.reverse import grad, grad_and_value, value_and_grad, vjp
 from wengert.transforms.vmap import vmap
 
 __all__ = [
-    "DenseSolution", "EventSolution", "associative_scan", "cond", "custom_jvp", "custom_vjp", "fixed_point", "functional_call", "grad", "grad_and_value",
-    "gradient_reversal", "hessian", "hvp", "jacfwd", "jacobian", "jacrev", "jvp", "linear_transpose", "linearize", "map",
-    "odeint", "root", "scan", "stack_module_state", "stop_gradient", "straight_through", "value_and_grad", "vjp", "vmap",
-    "while_loop",
+    "DenseSolution", "EventSolution", "associative_scan", "cond", "custom_jvp", "custom_vjp", "fixed_point",
+    "functional_call", "grad", "grad_and_value", "gradient_reversal", "hessian", "hvp", "jacfwd", "jacobian", "jacrev",
+    "jvp", "linear_transpose", "linearize", "map", "odeint", "root", "scan", "stack_module_state", "stop_gradient",
+    "straight_through", "value_and_grad", "vjp", "vmap", "while_loop",
 ]  # fmt: skip
 
 
