@@ -2,7 +2,7 @@
 #
 #   make demo                 train, save, reload and draw a digit classifier
 #   make test                 the whole test suite
-#   make peers                the same work done by other frameworks, side by side
+#   make peers                the same work done by other frameworks, side by side, and how much of PyTorch there is
 #   make bench [ONLY=P1]      timings beside other frameworks, as ratios
 #   make docs                 run the examples, build the pages
 #   make lint                 format, lint and types

@@ -81,8 +81,8 @@ inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
 newaxis = None
 
 _SUBPACKAGES = (
-    "backends", "cli", "cuda", "data", "fft", "func", "library", "linalg", "nn", "optim", "random", "serialization", "special",
-    "testing", "tree", "utils",
+    "array_api", "backends", "cli", "cuda", "data", "fft", "func", "library", "linalg", "nn", "optim", "random",
+    "serialization", "special", "testing", "tree", "utils",
 )  # fmt: skip
 _ELSEWHERE = {
     **dict.fromkeys(("cond", "while_loop", "vmap"), "func"),

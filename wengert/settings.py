@@ -1,4 +1,4 @@
-"""Process-wide settings that change results: the default floating-point dtype.
+"""Process-wide settings that change results: the default floating-point dtype, and whose promotion rules hold.
 
 One small mutable record, read by the rooms below; everything that can change per thread (grad mode, …) lives in
 :mod:`wengert.core.state` instead.
@@ -13,9 +13,15 @@ __all__ = ["get_default_dtype", "set_default_dtype", "settings"]
 
 @dataclass(slots=True)
 class Settings:
-    """The settings of this process."""
+    """The settings of this process.
+
+    Attributes:
+        default_dtype: of tensors made from Python floats. standard_promotion: tensors without dimensions promote like any
+            other, as in Python's array API standard, and not weakly, as in PyTorch.
+    """
 
     default_dtype: DType = float32
+    standard_promotion: bool = False
 
 
 settings = Settings()

@@ -6,9 +6,9 @@ from tests.architecture.source import PACKAGE, Module, modules
 # up, those behind it may be written on it.
 ROOMS = (
     "errors", "tree", "array", "settings", "kernels", "core", "operators", "tape", "transforms", "legacy", "autograd",
-    "func", "array_api", "masked", "signal", "fft", "linalg", "random", "special", "introspection", "cuda", "backends", "graph", "passes", "loops",
-    "codegen", "runtime", "compiling", "serialization", "wengert", "nn", "optim", "amp", "data", "utils", "distributed",
-    "export", "inspect", "testing", "library", "cli", "__main__",
+    "func", "array_api", "masked", "signal", "fft", "linalg", "random", "special", "introspection", "cuda", "backends",
+    "graph", "passes", "loops", "codegen", "runtime", "compiling", "serialization", "wengert", "nn", "optim", "amp", "data",
+    "utils", "distributed", "export", "inspect", "testing", "library", "cli", "__main__",
 )  # fmt: skip
 
 # Optional or heavy third parties, which may be imported inside the function that needs them.

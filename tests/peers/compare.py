@@ -1,5 +1,6 @@
 """Hold an operator to PyTorch: every sample of its declaration, run by both, must agree in value, dtype and gradient."""
 
+import dataclasses
 import warnings
 from typing import Any
 
@@ -7,9 +8,11 @@ import numpy as np
 import torch
 
 from wengert.array.dtype import DType
+from wengert.array.layout import memory_format
 from wengert.core.operator import Op
 from wengert.core.registry import operators
 from wengert.core.tensor import Tensor, from_array
+from wengert.operators.linear_cross_entropy import LinearCrossEntropyOptions
 from wengert.tape.api import grad
 from wengert.testing.samples import ErrorSample, Sample, samples_of, tensors_in
 
@@ -33,6 +36,7 @@ ELSEWHERE: dict[str, Any] = {
     # torch.dropout and its kin are another signature of what nn.functional offers.
     "dropout": torch.nn.functional.dropout,
     "alpha_dropout": torch.nn.functional.alpha_dropout,
+    "feature_alpha_dropout": torch.nn.functional.feature_alpha_dropout,
     "feature_dropout": lambda x, p=0.5, training=True: torch.feature_dropout(x, p, training),
     # PyTorch's own backward refuses a src larger than index, and vander at all; its as_strided_scatter has a wrong one.
     "scatter_add": lambda x, dim, index, src: torch.scatter_add(x, dim, index, _corner(src, index)),
@@ -69,6 +73,10 @@ def to_torch(value: Any) -> Any:
         return getattr(torch, value.name)
     if isinstance(value, str) and hasattr(torch, value) and isinstance(getattr(torch, value), torch.dtype):
         return getattr(torch, value)
+    if isinstance(value, memory_format):
+        return getattr(torch, value.name)
+    if isinstance(value, LinearCrossEntropyOptions):
+        return torch.nn.LinearCrossEntropyOptions(**dataclasses.asdict(value))
     if isinstance(value, list | tuple):
         return type(value)(to_torch(v) for v in value)
     return value

@@ -17,8 +17,9 @@ from wengert.tape.modes import (
 from wengert.transforms.batched_grad import grad
 
 __all__ = [
-    "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad", "function", "functional", "grad", "grad_mode",
-    "gradcheck", "gradgradcheck", "graph", "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled",
+    "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad", "function", "functional", "grad",
+    "grad_mode", "gradcheck", "gradgradcheck", "graph", "inference_mode", "no_grad", "set_detect_anomaly",
+    "set_grad_enabled",
 ]  # fmt: skip
 
 

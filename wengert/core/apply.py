@@ -121,6 +121,8 @@ def common_dtype(op: Op, values: Sequence[Any]) -> DType:
                 (dims if v._payload.shape else zeros).append(dtype_of(v._payload.dtype))
             elif v is not None:
                 scalars.append(v)
+    if settings.standard_promotion:
+        dims, zeros = [*dims, *zeros], []
     dtype = result_dtype(dims, zeros, scalars, settings.default_dtype)
     if op.promote == "float" and dtype.category < FLOAT:
         return settings.default_dtype

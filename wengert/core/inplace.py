@@ -11,7 +11,7 @@ import numpy as np
 
 from wengert.array.dtype import can_cast
 from wengert.core.apply import call, execute
-from wengert.core.interpret import write
+from wengert.core.interpret import Payload, write
 from wengert.core.node import Leaf, OpNode, next_sequence
 from wengert.core.operator import Op
 from wengert.core.place import here
@@ -148,7 +148,9 @@ def _written(view: Any, fresh: Any) -> OpNode:
 def inplace_lane(op: Op) -> Callable[..., Any]:
     """Return the in-place twin (``add_``) of an element-wise operator."""
     name = op.name + "_"
-    saves_input = op.rules is not None and 0 in op.rules.plan((1 << len(op.signature.inputs)) - 1).keep_inputs
+    saves_input = op.composite or (
+        op.rules is not None and 0 in op.rules.plan((1 << len(op.signature.inputs)) - 1).keep_inputs
+    )
     ufunc = op.ufunc if op.result == "same" else None
 
     def function(input: Any, *args: Any, **kwargs: Any) -> Any:
@@ -170,8 +172,15 @@ def _recording(*values: Any) -> bool:
     """True if an operator on these values would be recorded."""
     if not thread.state.grad:
         return False
-    tensors = [v for v in values if isinstance(v, Tensor)]
-    return any((t._node if t._view is None else refresh(t)) is not None for t in tensors)
+    return any(_has_history(v) for v in values if isinstance(v, Tensor))
+
+
+def _has_history(tensor: Any) -> bool:
+    """True if a tensor has history, or one of a level below that it consists of."""
+    if (tensor._node if tensor._view is None else refresh(tensor)) is not None:
+        return True
+    payload = tensor._payload
+    return isinstance(payload, Payload) and any(map(_has_history, payload.parts))
 
 
 def _copy_of(tensor: Any) -> Any:

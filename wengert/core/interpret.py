@@ -32,6 +32,7 @@ __all__ = [
     "highest",
     "level_of",
     "lifted",
+    "owned_like",
     "top",
     "watching",
     "wrapped",
@@ -70,12 +71,28 @@ class Payload:
         """
         raise TransformError(self.level.refusal(what))
 
+    def exported(self, what: str) -> Any:
+        """Return the array for code outside wengert, which shares it.
+
+        Raises:
+            TransformError: where a derivative or the examples would be lost.
+        """
+        raise TransformError(self.level.refusal(what))
+
+    def check_alive(self) -> None:
+        """Refuse to be used after the end of the level."""
+        if not self.level.alive:
+            raise TransformError(escaped(self))
+
     def detached(self) -> "Payload":
         """Return the payload without history and tangents."""
         raise NotImplementedError
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         raise TransformError(self.level.refusal(ufunc.__name__) if self.level.alive else escaped(self))
+
+    def __array__(self, *args: Any, **options: Any) -> Any:
+        raise TransformError(self.level.refusal("a NumPy function") if self.level.alive else escaped(self))
 
     @property
     def ndim(self) -> int:
@@ -105,6 +122,9 @@ class Payload:
             raise TransformError(self.level.refusal(f"the attribute {name}") if self.level.alive else escaped(self))
         raise AttributeError(name)
 
+    def __getitem__(self, key: Any) -> Any:
+        raise TransformError(self.level.refusal("indexing its memory") if self.level.alive else escaped(self))
+
     def __len__(self) -> int:
         return self.shape[0]
 
@@ -131,6 +151,10 @@ class Level:
     def lift(self, tensor: Any) -> Any:
         """Return a tensor of a level below as one of this level: a constant."""
         raise NotImplementedError
+
+    def owned(self, tensor: Any, source: Any) -> Any:
+        """Return a plain tensor with memory of its own for everything that ``source``, which is of this level, stands for."""
+        return owned_like(tensor, source._payload.carrier)
 
     def write(self, name: str, tensor: Any, result: Any) -> None:
         """Write a result into a tensor, both of this level and of one shape."""
@@ -160,6 +184,18 @@ class Level:
         inner._node = tensor._node
         tensor._payload, tensor._cell = self.lift(inner)._payload, version_of(inner)
         self.adopted.append(tensor)
+
+    def drawing(self, name: str) -> int | None:
+        """Return how many examples a random operator draws different numbers for; None: one draw serves all there are.
+
+        Raises:
+            RuntimeError: where it was not said which.
+        """
+        return None
+
+    def stacked(self, tensor: Any) -> Any:
+        """Return a tensor of levels below, which has the examples in front, as one of this level."""
+        raise NotImplementedError
 
     def keep(self, gradient: Any, leaf: Any) -> None:
         """Take note of a gradient of this level that becomes the ``.grad`` of a leaf from below."""
@@ -272,6 +308,12 @@ def lifted(level: Level, tensor: Any) -> Any:
     return level.lift(tensor)
 
 
+def owned_like(tensor: Any, source: Any) -> Any:
+    """Return a plain new tensor as one that can take what is computed of ``source``: under vmap, one for each example."""
+    payload = source._payload
+    return payload.level.owned(tensor, source) if isinstance(payload, Payload) else tensor
+
+
 def wrapped(payload: Payload) -> Any:
     """Return a tensor with a payload of a level; it shares the version of the memory below."""
     out = from_array(payload)
@@ -330,7 +372,8 @@ def entered(level: Level) -> Iterator[Level]:
     try:
         yield level
     finally:
-        del state.levels[level.depth :]
+        if level in state.levels[level.depth :]:
+            del state.levels[level.depth :]
         level.alive = False
         level.end()
         state.update()

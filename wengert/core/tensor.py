@@ -22,7 +22,7 @@ from wengert.core.place import here
 from wengert.core.printing import format_tensor
 from wengert.core.registry import ops
 from wengert.core.state import local, thread
-from wengert.errors import DTypeError, GradientLossWarning, ShapeError, TransformError
+from wengert.errors import DTypeError, GradientLossWarning, ShapeError
 from wengert.settings import settings
 
 __all__ = ["Tensor", "View", "alias", "from_array", "keep_retaining", "raw", "replay", "version_of", "wrote"]
@@ -294,7 +294,8 @@ class Tensor(TensorMethods):
                 "numpy() on a tensor that requires grad would lose its gradient; use tensor.detach().numpy()"
             )
         if not isinstance(self._payload, np.ndarray) and not force:
-            raise TransformError(self._payload.level.refusal("numpy()"))
+            array: np.ndarray[Any, Any] = self._payload.exported("numpy()")
+            return array
         return raw(self, "numpy()")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -403,19 +404,6 @@ class Tensor(TensorMethods):
             raise RuntimeError("only leaf tensors can be pickled; use .detach() for a computed one")
         array = np.ascontiguousarray(raw(self, "pickling")).reshape(self._payload.shape)
         return rebuild, (type(self), array, self.requires_grad, self.__dict__ or None)
-
-    def __dlpack__(self, **options: Any) -> Any:
-        if self.requires_grad:
-            raise RuntimeError("a tensor that requires grad cannot be exported by DLPack; use .detach()")
-        array = raw(self, "DLPack export")
-        if any(stride < 0 for stride in array.strides):  # some importers cannot read these
-            if options.get("copy") is False:
-                raise BufferError("a tensor with negative strides cannot be exported by DLPack without a copy")
-            array = array.copy()
-        return array.__dlpack__(**options)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
 
 
 _new: Callable[[type[Any]], Any] = object.__new__

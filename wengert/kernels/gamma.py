@@ -166,7 +166,7 @@ def _zeta(s: Any, q: Any) -> Any:
     valid = (s > 1) & ~np.isnan(q)
     inside = np.where(valid, s, 2.0)
     out = pieces(q > 0, _zeta_positive, _zeta_negative, inside, np.where(np.isnan(q), 1.0, q))
-    out = np.where(q == np.inf, 0.0, np.where(s == np.inf, q**-s, out))
+    out = np.where(q == np.inf, 0.0, np.where((s == np.inf) & (q > 0), q**-s, out))
     return np.where(valid, out, np.where(s == 1, np.inf, np.nan))
 
 

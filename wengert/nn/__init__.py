@@ -112,6 +112,7 @@ from wengert.nn.pooling import (
 )
 from wengert.nn.resampling import Fold, Unfold, Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 from wengert.nn.softmax import LogSoftmax, Softmax, Softmax2d, Softmin
+from wengert.operators.linear_cross_entropy import LinearCrossEntropyOptions
 
 __all__ = [
     "CELU",
@@ -186,6 +187,7 @@ __all__ = [
     "LayerNorm",
     "LeakyReLU",
     "Linear",
+    "LinearCrossEntropyOptions",
     "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",

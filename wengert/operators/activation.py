@@ -20,15 +20,14 @@ from wengert.kernels.blocks import Unary
 from wengert.kernels.special import normal_distribution
 
 __all__ = [
-    "celu", "elu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid", "mish",
-    "prelu", "relu", "relu6", "rrelu", "selu", "sigmoid", "silu", "softplus", "softshrink", "softsign", "tanhshrink",
-    "threshold",
+    "celu", "elu", "glu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid", "mish", "prelu", "relu", "relu6",
+    "rrelu", "selu", "sigmoid", "silu", "softplus", "threshold",
 ]  # fmt: skip
 
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
-def _common(s: Any) -> list[Any]:
+def common(s: Any) -> list[Any]:
     """The samples that every activation gets."""
     inf, nan = math.inf, math.nan
     return [
@@ -37,14 +36,14 @@ def _common(s: Any) -> list[Any]:
     ]  # fmt: skip
 
 
-def _kinked(s: Any) -> list[Any]:
+def kinked(s: Any) -> list[Any]:
     """The samples of activations of real numbers."""
-    return [*_common(s), s.error(TypeError, "tensor", (2,), kind="complex")]
+    return [*common(s), s.error(TypeError, "tensor", (2,), kind="complex")]
 
 
-def _smooth(s: Any) -> list[Any]:
+def smooth(s: Any) -> list[Any]:
     """The samples of activations of real numbers without kinks."""
-    return [*_kinked(s), s(s.array([0.0, -1e-9]))]
+    return [*kinked(s), s(s.array([0.0, -1e-9]))]
 
 
 def _no_bool(name: str, array: Any) -> None:
@@ -77,7 +76,7 @@ def switchable(function: Callable[..., Any]) -> Any:
     Unary(functools.partial(np.maximum, 0)),
     derivative={"input": lambda g, out: ops.where(out <= 0, 0, g)},
     home=("", "nn.functional"),
-    samples=lambda s: [*_kinked(s), s((3,), kind="integer"), s.error(TypeError, "bool", (2,), kind="boolean")],
+    samples=lambda s: [*kinked(s), s((3,), kind="integer"), s.error(TypeError, "bool", (2,), kind="boolean")],
 )
 def relu(input: Real, inplace: bool = False) -> Any:
     """Return ``max(input, 0)``, element by element. The gradient at 0 is 0."""
@@ -94,7 +93,7 @@ def _clipped_slope(g: Any, input: Any, min_val: Any, max_val: Any) -> Any:
     derivative={"input": _clipped_slope},
     home=("nn.functional",),
     samples=lambda s: [
-        *_kinked(s), s((2, 3), -0.5, 0.25), s((3,), kind="integer"), s.error(ValueError, "min_val", (2,), 1.0, -1.0),
+        *kinked(s), s((2, 3), -0.5, 0.25), s((3,), kind="integer"), s.error(ValueError, "min_val", (2,), 1.0, -1.0),
     ],
 )  # fmt: skip
 def hardtanh(input: Real, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
@@ -109,7 +108,7 @@ def hardtanh(input: Real, min_val: float = -1.0, max_val: float = 1.0, inplace: 
 @elementwise(
     derivative={"input": lambda g, input: _clipped_slope(g, input, 0, 6)},
     home=("nn.functional",),
-    samples=lambda s: [*_kinked(s), s((2, 3), low=-3.0, high=9.0)],
+    samples=lambda s: [*kinked(s), s((2, 3), low=-3.0, high=9.0)],
 )
 def relu6(input: Real, inplace: bool = False) -> Any:
     """Return ``min(max(input, 0), 6)``, element by element."""
@@ -121,7 +120,7 @@ def relu6(input: Real, inplace: bool = False) -> Any:
 @elementwise(
     derivative={"input": lambda g, input, negative_slope: ops.where(input > 0, g, g * negative_slope)},
     home=("nn.functional",),
-    samples=lambda s: [*_kinked(s), s((2, 3), 0.2), s((2, 3), negative_slope=-0.5)],
+    samples=lambda s: [*kinked(s), s((2, 3), 0.2), s((2, 3), negative_slope=-0.5)],
 )
 def leaky_relu(input: Floating, negative_slope: float = 0.01, inplace: bool = False) -> Any:
     """Return the positive elements, and the others times ``negative_slope``."""
@@ -208,7 +207,7 @@ def _elu_slope(g: Any, x: Any, factor: Any, rate: Any = 1) -> Any:
     derivative={"input": lambda g, input, alpha: _elu_slope(g, input, alpha)},
     flops=12,
     home=("nn.functional",),
-    samples=lambda s: [*_kinked(s), s((2, 3), 2.5), s((2, 3), alpha=-0.5)],
+    samples=lambda s: [*kinked(s), s((2, 3), 2.5), s((2, 3), alpha=-0.5)],
 )
 def elu(input: Floating, alpha: float = 1.0, inplace: bool = False) -> Any:
     """Return the positive elements, and ``alpha * (exp(input) - 1)`` for the others."""
@@ -220,7 +219,7 @@ def elu(input: Floating, alpha: float = 1.0, inplace: bool = False) -> Any:
     derivative={"input": lambda g, input: SELU_SCALE * _elu_slope(g, input, SELU_ALPHA)},
     flops=13,
     home=("", "nn.functional"),
-    samples=_kinked,
+    samples=kinked,
 )
 def selu(input: Floating, inplace: bool = False) -> Any:
     """Return ``scale * elu(input, alpha)`` with self-normalising constants (G. Klambauer et al., arXiv 1706.02515)."""
@@ -232,7 +231,7 @@ def selu(input: Floating, inplace: bool = False) -> Any:
     derivative={"input": lambda g, input, alpha: _elu_slope(g, input, 1, 1 / alpha)},
     flops=13,
     home=("", "nn.functional"),
-    samples=lambda s: [*_kinked(s), s((2, 3), 2.5), s.error(ValueError, "alpha", (2,), 0.0)],
+    samples=lambda s: [*kinked(s), s((2, 3), 2.5), s.error(ValueError, "alpha", (2,), 0.0)],
 )
 def celu(input: Floating, alpha: float = 1.0, inplace: bool = False) -> Any:
     """Return the positive elements, ``alpha * (exp(input / alpha) - 1)`` for the others (arXiv 1704.07483)."""
@@ -246,6 +245,10 @@ def celu(input: Floating, alpha: float = 1.0, inplace: bool = False) -> Any:
 
 def _sigmoid(x: Any) -> Any:
     """Return 1 / (1 + exp(-x)): where the exponential overflows the quotient is 0, as it should be."""
+    if x.dtype.kind == "c":  # there it would be nan
+        falling = x.real < 0
+        power = np.exp(np.where(falling, x, -x))
+        return np.where(falling, power, 1) / (1 + power)
     out = np.negative(x, np.empty_like(x))
     np.exp(out, out)
     np.add(out, 1, out)
@@ -260,8 +263,8 @@ def _sigmoid(x: Any) -> Any:
     home=("", "nn.functional"),
     aliases=("special_expit",),
     samples=lambda s: [
-        *_common(s), s(s.array([0.0, -1e-9])), s((2,), kind="complex"), s((2,), kind="integer"),
-        s((2,), kind="boolean"),
+        *common(s), s(s.array([0.0, -1e-9])), s((2,), kind="complex"), s((2,), kind="integer"),
+        s((2,), kind="boolean"), s(s.array([-900 + 1j, 900 + 1j, -1 + 3j])),
     ],
 )  # fmt: skip
 def sigmoid(input: Anything) -> Any:
@@ -282,7 +285,7 @@ def _log_sigmoid(x: Any) -> Any:
     home=("nn.functional",),
     aliases=("log_sigmoid",),
     inplace=False,
-    samples=_smooth,
+    samples=smooth,
 )
 def logsigmoid(input: Floating) -> Any:
     """Return ``log(sigmoid(input))`` without overflow. Derivative: sigmoid(-x)."""
@@ -299,7 +302,7 @@ def _silu_slope(g: Any, input: Any) -> Any:
     derivative={"input": _silu_slope},
     flops=13,
     home=("nn.functional",),
-    samples=lambda s: [*_common(s), s(s.array([0.0, -1e-9])), s((2,), kind="complex")],
+    samples=lambda s: [*common(s), s(s.array([0.0, -1e-9])), s((2,), kind="complex")],
 )
 def silu(input: Inexact, inplace: bool = False) -> Any:
     """Return ``input * sigmoid(input)``, also named swish."""
@@ -320,7 +323,7 @@ def _mish_slope(g: Any, input: Any) -> Any:
 
 
 @switchable
-@elementwise(derivative={"input": _mish_slope}, flops=25, home=("nn.functional",), samples=_smooth)
+@elementwise(derivative={"input": _mish_slope}, flops=25, home=("nn.functional",), samples=smooth)
 def mish(input: Floating, inplace: bool = False) -> Any:
     """Return ``input * tanh(softplus(input))`` (D. Misra, arXiv 1908.08681)."""
     return input * _soft_tanh(input)
@@ -341,7 +344,7 @@ def _soft_plus(x: Any) -> Any:
     home=("nn.functional",),
     inplace=False,
     samples=lambda s: [
-        *_smooth(s), s((2, 3), 2.0), s((2, 3), beta=0.5, threshold=0.25), s.error(ValueError, "beta", (2,), 0.0),
+        *smooth(s), s((2, 3), 2.0), s((2, 3), beta=0.5, threshold=0.25), s.error(ValueError, "beta", (2,), 0.0),
     ],
 )  # fmt: skip
 def softplus(input: Floating, beta: float = 1, threshold: float = 20) -> Any:
@@ -374,7 +377,7 @@ def _gelu_phase(x: Any) -> Any:
     home=("nn.functional",),
     inplace=False,
     samples=lambda s: [
-        *_smooth(s), s((2, 3), approximate="tanh"), s((2,), low=20.0, high=90.0, approximate="tanh"),
+        *smooth(s), s((2, 3), approximate="tanh"), s((2,), low=20.0, high=90.0, approximate="tanh"),
         s((2,), low=-90.0, high=-20.0, approximate="tanh"), s.error(ValueError, "approximate", (2,), approximate="erf"),
     ],
 )  # fmt: skip
@@ -398,7 +401,7 @@ def gelu(input: Floating, *, approximate: str = "none") -> Any:
 @elementwise(
     derivative={"input": lambda g, input: ops.where(ops.logical_and(input > -3, input < 3), g * (1 / 6), 0)},
     home=("nn.functional",),
-    samples=lambda s: [*_kinked(s), s((2, 3), low=-5.0, high=5.0)],
+    samples=lambda s: [*kinked(s), s((2, 3), low=-5.0, high=5.0)],
 )
 def hardsigmoid(input: Floating, inplace: bool = False) -> Any:
     """Return ``min(max(input + 3, 0), 6) / 6``."""
@@ -409,7 +412,7 @@ def hardsigmoid(input: Floating, inplace: bool = False) -> Any:
 @elementwise(
     derivative={"input": lambda g, input: ops.where(input <= -3, 0, ops.where(input < 3, g * (input / 3 + 0.5), g))},
     home=("nn.functional",),
-    samples=lambda s: [*_kinked(s), s((2, 3), low=-5.0, high=5.0)],
+    samples=lambda s: [*kinked(s), s((2, 3), low=-5.0, high=5.0)],
 )
 def hardswish(input: Floating, inplace: bool = False) -> Any:
     """Return ``input * hardsigmoid(input)`` (A. Howard et al., arXiv 1905.02244)."""
@@ -430,55 +433,6 @@ def threshold(input: Real, threshold: float, value: float, inplace: bool = False
     """Return the elements above ``threshold``, and ``value`` in place of the others."""
     _no_bool("threshold", input)
     return np.where(input <= threshold, input.dtype.type(value), input)
-
-
-@elementwise(
-    derivative={"input": lambda g, input, lambd: ops.where(ops.logical_and(input >= -lambd, input <= lambd), 0, g)},
-    home=("", "nn.functional"),
-    inplace=False,
-    samples=lambda s: [*_kinked(s), s((2, 3), 0.2), s((2, 3), lambd=-1.0)],
-)
-def hardshrink(input: Floating, lambd: float = 0.5) -> Any:
-    """Return the elements, those in ``[-lambd, lambd]`` replaced by 0."""
-    return np.where((input >= -lambd) & (input <= lambd), input.dtype.type(0), input)
-
-
-@elementwise(
-    derivative={"input": lambda g, input, lambd: ops.where(ops.logical_and(input >= -lambd, input <= lambd), 0, g)},
-    home=("nn.functional",),
-    inplace=False,
-    samples=lambda s: [*_kinked(s), s((2, 3), 0.2), s.error(ValueError, "lambd", (2,), -0.5)],
-)
-def softshrink(input: Floating, lambd: float = 0.5) -> Any:
-    """Return the elements moved by ``lambd`` towards 0, those within it replaced by 0."""
-    if lambd < 0:
-        raise ValueError(f"softshrink(): lambd must not be negative, got {lambd}")
-    bound = input.dtype.type(lambd)
-    return np.sign(input) * np.maximum(np.abs(input) - bound, 0)
-
-
-@elementwise(
-    derivative={"input": lambda g, input: g / ops.square(1 + ops.abs(input))},
-    flops=3,
-    home=("nn.functional",),
-    inplace=False,
-    samples=_kinked,
-)
-def softsign(input: Floating) -> Any:
-    """Return ``input / (1 + |input|)``."""
-    return input / (1 + np.abs(input))
-
-
-@elementwise(
-    derivative={"input": lambda g, input: g * ops.square(ops.tanh(input))},
-    flops=11,
-    home=("nn.functional",),
-    inplace=False,
-    samples=_smooth,
-)
-def tanhshrink(input: Floating) -> Any:
-    """Return ``input - tanh(input)``. Derivative: tanh²."""
-    return input - np.tanh(input)
 
 
 @composite(

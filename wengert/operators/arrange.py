@@ -1,18 +1,20 @@
 """Elements repeated, reversed, rolled and masked by position: copies with another arrangement."""
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
 
 from wengert.array.shape import as_int, axes_of, axis_of, size_of
-from wengert.core.apply import as_tensor
+from wengert.core.apply import as_tensor, execute
 from wengert.core.arguments import Anything, Int
+from wengert.core.batch import front, shifted
 from wengert.core.families import composite, linear
 from wengert.core.methods import attach
 from wengert.core.registry import ops
 from wengert.core.signature import Param
-from wengert.core.tensor import Tensor, from_array
+from wengert.core.tensor import Tensor, from_array, raw
 from wengert.errors import ShapeError
 
 __all__ = [
@@ -64,6 +66,7 @@ def tile(input: Any, *counts: Any, dims: Any = None) -> Any:
 
 @composite(
     method=True,
+    batch="refuse",
     samples=lambda s: [
         s((2, 3), 2), s((2, 3), 2, dim=1), s((2, 3), s.array([1, 3]), dim=0), s((3,), s.array([0, 2, 1])), s((3,), 0),
         s((2, 2), s.array([2]), 1),
@@ -98,7 +101,7 @@ def _counts(repeats: Any, size: int) -> Any:
                 f"repeat_interleave(): repeats must be an integer vector, got {repeats.dtype} of shape "
                 f"{tuple(repeats.shape)}"
             )
-        counts = repeats._payload
+        counts = raw(repeats, "repeat_interleave() with a tensor of repeats")
     else:
         counts = np.asarray(
             as_int(repeats, "repeats") if not isinstance(repeats, Sequence) else size_of(repeats, "repeats")
@@ -115,6 +118,7 @@ def _counts(repeats: Any, size: int) -> Any:
 
 @linear(
     transpose=lambda g, dims: ops.flip(g, dims),
+    batch=front(dims=shifted),
     spec=lambda input, dims: input,
     widen=False,
     samples=lambda s: [
@@ -159,8 +163,17 @@ def _moves(shifts: Any, dims: Any, ndim: int) -> tuple[tuple[int, ...], tuple[in
     return shifts, dims
 
 
+def _roll_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    input, shape = values[0], tuple(values[0].shape)
+    shifts, dims = _moves(values[1], values[2], len(shape) - 1)
+    if dims is None:
+        return ops.reshape(execute(op, [ops.reshape(input, (size, math.prod(shape[1:]))), shifts, (1,)]), shape)
+    return execute(op, [input, shifts, shifted(dims, size)])
+
+
 @linear(
     transpose=lambda g, shifts, dims: ops.roll(g, tuple(-n for n in size_of(shifts, "shifts")), dims),
+    batch=_roll_batch,
     spec=lambda input, shifts, dims=None: (_moves(shifts, dims, input.ndim), input)[1],
     widen=False,
     samples=lambda s: [
@@ -205,8 +218,14 @@ def _matrices(name: str, shape: tuple[int, ...]) -> bool:
     return True
 
 
+def _matrices_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    _matrices(op.name, values[0].shape[1:])
+    return execute(op, values)
+
+
 @linear(
     transpose=lambda g, diagonal: ops.tril(g, diagonal),
+    batch=_matrices_batch,
     spec=lambda input, diagonal=0: _matrices("tril", input.shape) and input,
     inplace=True,
     widen=False,
@@ -226,6 +245,7 @@ def tril(input: Anything, diagonal: Int = 0) -> Any:
 
 @linear(
     transpose=lambda g, diagonal: ops.triu(g, diagonal),
+    batch=_matrices_batch,
     spec=lambda input, diagonal=0: _matrices("triu", input.shape) and input,
     inplace=True,
     widen=False,

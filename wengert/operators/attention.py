@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 
 from wengert.array.dtype import BOOL
+from wengert.core.apply import execute
 from wengert.core.arguments import Anything, Floating
+from wengert.core.batch import aligned, expanded
 from wengert.core.families import composite, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
@@ -31,6 +33,15 @@ def _weights_spec(scores: Spec, mask: Spec | None = None, scale: float = 1.0, is
     return scores
 
 
+def _weights_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    scores, mask, *options = values
+    scores = scores if batched[0] else expanded(scores, size)
+    if mask is not None:
+        _weights_spec(Spec(scores.shape[1:], scores.dtype), Spec(mask.shape[bool(batched[1]) :], mask.dtype))
+        mask = aligned(mask, scores.ndim - 1) if batched[1] else mask
+    return execute(op, [scores, mask, *options])
+
+
 @operator(
     vjp={
         "scores": lambda g, out, scale: ops.softmax_backward(g, out, -1) * scale,
@@ -40,6 +51,7 @@ def _weights_spec(scores: Spec, mask: Spec | None = None, scale: float = 1.0, is
         "scores": lambda t, out, scale: ops.softmax_backward(t * scale, out, -1),
         "mask": lambda t, out: ops.softmax_backward(ops.expand(t, out.shape), out, -1),
     },
+    batch=_weights_batch,
     spec=_weights_spec,
     home=(),
     samples=lambda s: [

@@ -1,14 +1,15 @@
 """The operators the engine itself uses: casts, broadcasting and its undoing, copies, writes through views."""
 
+import math
 from typing import Any
 
 import numpy as np
 
-from wengert.array.dtype import DType
-from wengert.array.layout import check_memory_format
+from wengert.array.dtype import DType, float64, int64
+from wengert.array.layout import arranged, channels_last, memory_order
 from wengert.array.shape import broadcast_shapes
 from wengert.core.arguments import Anything, DTypeOrNone, Size
-from wengert.core.batch import Body, aligned
+from wengert.core.batch import aligned, expanded, front, loop
 from wengert.core.families import elementwise, linear
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
@@ -47,13 +48,12 @@ def cast(input: Anything, dtype: DTypeOrNone) -> Any:
     transpose=lambda g: g,
     spec=lambda input, memory_format=None: input,
     widen=False,
-    batch="front",
-    samples=lambda s: [s((2, 3)), s(()), s((0,))],
+    batch=front(memory_format=lambda memory_format, n: None),
+    samples=lambda s: [s((2, 3)), s(()), s((0,)), s((2, 3, 1, 2), memory_format=channels_last)],
 )
 def clone(input: Anything, *, memory_format: Any = None) -> Any:
-    """Return a copy in memory of its own; gradients pass through it."""
-    check_memory_format("clone", memory_format)
-    return np.array(input, order="C")
+    """Return a copy in memory of its own, row-major unless ``memory_format`` says else; gradients pass through it."""
+    return arranged(input, memory_order("clone", memory_format, input.ndim))
 
 
 @elementwise(
@@ -151,11 +151,31 @@ def _write_chain(base: Any, chain: Any, value: Any) -> Any:
     return out
 
 
-def _written_by_index(input: Any, value: Any, chain: Any) -> Any:
-    """The operator by the positions of the view's elements: what runs on a batch."""
-    positions = ops.reshape(replay(chain, ops.reshape(ops.arange(input.numel()), tuple(input.shape))), (-1,))
-    flat = ops.reshape(value, (-1,))
-    return ops.reshape(ops.index_write(ops.reshape(input, (-1,)), flat, (positions,), (0,), False), tuple(input.shape))
+_PARTS = {"imaginary_part", "joined", "real_part", "view_as_real"}  # views of complex numbers as real ones, and back
+
+
+def _view_write_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    """Write at the positions of the view's elements, which are the same in every example."""
+    input, value, chain = values
+    steps = {step[0].name for step in chain}
+    if "view_as_dtype" in steps:  # parts of elements have no positions
+        return loop(op, values, batched, size)
+    input = input if batched[0] else expanded(input, size)
+    value = value if batched[1] else ops.unsqueeze(value, 0)
+    complex, shape = input.is_complex() and bool(steps & _PARTS), tuple(input.shape)
+    if complex:
+        input = ops.view_as_real(input)
+    numbers = ops.reshape(ops.arange(input.numel() // size if size else 0), tuple(input.shape)[1:])
+    if steps & _PARTS:  # the position of a complex number is that of its parts, as a complex number
+        numbers = ops.cast(numbers, float64)
+    found = replay(chain, ops.joined(numbers) if complex else numbers)
+    if steps & _PARTS and found.is_complex():
+        found, value = ops.view_as_real(found), ops.view_as_real(value)
+    positions = ops.cast(ops.reshape(found, (found.numel(),)), int64)
+    flat = ops.reshape(input, (size, math.prod(input.shape[1:])))
+    value = ops.reshape(value, (value.shape[0], math.prod(value.shape[1:])))
+    out = ops.reshape(ops.index_write(flat, value, (positions,), (1,), False), tuple(input.shape))
+    return ops.reshape(ops.joined(out), shape) if complex else out
 
 
 @linear(
@@ -165,7 +185,7 @@ def _written_by_index(input: Any, value: Any, chain: Any) -> Any:
     },
     spec=lambda input, value, chain: input,
     widen=False,
-    batch=Body(_written_by_index),
+    batch=_view_write_batch,
     places=True,
     home=(),
     samples=lambda s: [s.view_write((3, 2), 1), s.view_write((3, 2), slice(0, 2))],

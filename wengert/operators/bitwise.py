@@ -4,11 +4,16 @@ from typing import Any
 
 import numpy as np
 
-from wengert.core.arguments import Integral, IntegralOrScalar
+from wengert.array.dtype import uint64
+from wengert.array.shape import reduced
+from wengert.core.arguments import Axes, Integral, IntegralOrScalar, Real
 from wengert.core.families import nondifferentiable
+from wengert.core.operator import Spec
 from wengert.errors import DTypeError
 
-__all__ = ["bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor"]
+__all__ = [
+    "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "hash_tensor",
+]  # fmt: skip
 
 
 def _pairs(s: Any) -> list[Any]:
@@ -92,3 +97,21 @@ def bitwise_right_shift(input: IntegralOrScalar, other: IntegralOrScalar) -> Any
     places = np.where(inside, other, width - 1).astype(input.dtype)
     shifted = np.right_shift(input, places)
     return shifted if input.dtype.kind == "i" else np.where(inside, shifted, 0).astype(input.dtype)
+
+
+@nondifferentiable(
+    batch="front",
+    spec=lambda input, dim=None, *, keepdim=False, mode=0: Spec(reduced(input.shape, dim, keepdim), uint64),
+    samples=lambda s: [
+        s((2, 3)), s((2, 3), dim=1), s((2, 3), dim=(0, 1), keepdim=True), s((4,), kind="integer", of="int8"),
+        s((3,), kind="boolean"), s(()), s((2, 0), dim=1), s((3,), of="float32"),
+        s.error(ValueError, "mode", (2,), mode=1),
+    ],
+)  # fmt: skip
+def hash_tensor(input: Real, dim: Axes = None, *, keepdim: bool = False, mode: int = 0) -> Any:
+    """Return the exclusive or of the 64 bits of each element along ``dim``: integers as int64, floats as float64."""
+    if mode != 0:
+        raise ValueError(f"hash_tensor(): mode must be 0, the exclusive or, got {mode}")
+    wide = np.ascontiguousarray(input, np.float64 if input.dtype.kind == "f" else np.int64).reshape(input.shape)
+    found: Any = np.bitwise_xor.reduce(wide.view(np.uint64), axis=dim)
+    return found.reshape(reduced(input.shape, dim, keepdim))

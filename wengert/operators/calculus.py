@@ -22,6 +22,7 @@ def _from(x: Any, dim: int, start: int, step: int = 0) -> Any:
     method=True,
     samples=lambda s: [
         s((2, 4)), s((2, 4), 2), s((2, 4), 1, 0), s((2, 4), 0), s((2, 2), 5),
+        s((2, 4), 0, prepend=s.tensor((2, 1))),
         s((2, 4), prepend=s.tensor((2, 1)), append=s.tensor((2, 2))), s((4,), kind="boolean"), s((4,), kind="integer"),
         s.error(ValueError, "at least 1 dimension", ()), s.error(ValueError, "n must not be negative", (3,), -1),
     ],
@@ -37,12 +38,14 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
     if n < 0:
         raise ValueError(f"diff(): n must not be negative, got {n}")
     dim = axis_of(dim, input.ndim)
+    if not n:  # nothing is joined to it either, as in PyTorch and NumPy
+        return ops.clone(input)
     parts = [part for part in (prepend, input, append) if part is not None]
     x = parts[0] if len(parts) == 1 else ops.cat(parts, dim)
     for _ in range(n):
         later, earlier = _from(x, dim, 1), _from(x, dim, 0, 1)
         x = ops.logical_xor(later, earlier) if x.dtype.category == 0 else later - earlier
-    return x if n or len(parts) > 1 else ops.clone(x)
+    return x
 
 
 def _widths(name: str, y: Any, x: Any, dx: Any, dim: int) -> Any:
@@ -150,18 +153,18 @@ def _inner(x: Any, h: Any, dim: int) -> Any:
         s.error(ValueError, "spacings", (3, 4), spacing=[1.0]),
     ],
 )  # fmt: skip
-def gradient(input: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> tuple[Any, ...]:
+def gradient(input: Any, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> tuple[Any, ...]:
     """Return the partial derivatives of a sampled function: central differences inside, one-sided ones at the ends.
 
     Args:
         spacing: the distance of neighbouring samples, for all dimensions or one for each; or a list with a vector of
-            coordinates for each dimension. dim: an int or several; None for all. edge_order: 1 or 2.
+            coordinates for each dimension; 1 by default. dim: an int or several; None for all. edge_order: 1 or 2.
     """
     if edge_order not in (1, 2):
         raise ValueError(f"gradient(): edge_order must be 1 or 2, got {edge_order}")
     dims = axes_of(dim, input.ndim)
     found = []
-    for d, h in zip(dims, _spacings(input, spacing, dims), strict=True):
+    for d, h in zip(dims, _spacings(input, 1 if spacing is None else spacing, dims), strict=True):
         if input.shape[d] <= edge_order:
             raise ShapeError(
                 f"gradient(): dimension {d} of size {input.shape[d]} needs at least {edge_order + 1} samples"

@@ -6,9 +6,10 @@ from typing import Any
 from wengert.array.dtype import DType, dtype_of
 from wengert.array.shape import as_int
 from wengert.core.registry import ops
-from wengert.errors import DTypeError, ShapeError
+from wengert.core.tensor import raw
+from wengert.errors import DTypeError, ShapeError, TransformError
 
-__all__ = ["batched", "per_dim", "same_dtype"]
+__all__ = ["batched", "known", "per_dim", "same_dtype"]
 
 
 def same_dtype(name: str, **tensors: Any) -> None:
@@ -21,6 +22,14 @@ def same_dtype(name: str, **tensors: Any) -> None:
     if len(set(given.values())) > 1:
         listed = ", ".join(f"{k}: {dtype}" for k, dtype in given.items())
         raise DTypeError(f"{name}(): the tensors must have the same dtype, got {listed}; convert with .to(dtype)")
+
+
+def known(tensor: Any) -> Any:
+    """Return the array of a tensor, to check its values; None where it stands for many at once, as under vmap."""
+    try:
+        return raw(tensor)
+    except TransformError:
+        return None
 
 
 def _dtype(dtype: Any) -> DType:

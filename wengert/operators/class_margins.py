@@ -19,7 +19,8 @@ __all__ = ["label_places", "multi_margin_loss", "multilabel_margin_loss"]
     home="nn.functional",
     samples=lambda s: [
         s((2, 3), s.array([0, 2])), s((2, 3), s.array([0, 2]), p=2), s((2, 3), s.array([0, 2]), 1, 0.5, (3,)),
-        s((3,), s.array(1)), s((2, 3), s.array([0, 2]), 2, 0.5, (3,), reduction="none"),
+        s((3,), s.array(1)), s((), s.array(0)), s((3,), s.array([1]), reduction="none"),
+        s((2, 3), s.array([0, 2]), 2, 0.5, (3,), reduction="none"),
         s((2, 3), s.array([0, 2]), reduction="sum"),
         s.error(ValueError, "p must be 1 or 2", (2, 3), s.array([0, 2]), 3),
         s.error(IndexError, "target 3 is out of range", (2, 3), s.array([0, 3])),
@@ -40,6 +41,8 @@ def multi_margin_loss(
     check_reduction("multi_margin_loss", reduction, size_average, reduce)
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss(): p must be 1 or 2, got {p}")
+    if not input.ndim or (input.ndim == 1 and tuple(target.shape) == (1,)):  # one class; or one sample's scores alone
+        input = ops.reshape(input, (1,) if not target.ndim else (1, -1))
     if input.ndim not in (1, 2) or target.shape != input.shape[:-1]:
         raise ShapeError(
             "multi_margin_loss(): takes scores of shape (N, C) or (C) and one class index for each sample, got "
@@ -63,6 +66,7 @@ def _places(target: Any) -> Any:
 
 @nondifferentiable(
     outputs=("listed", "is_label"),
+    batch="front",
     spec=lambda target: (Spec(target.shape, bool_), Spec(target.shape, bool_)),
     home=(),
     samples=lambda s: [
@@ -85,7 +89,7 @@ def label_places(target: Integer) -> Any:
 @composite(
     home="nn.functional",
     samples=lambda s: [
-        s((2, 3), s.array([[2, 0, -1], [1, -1, 2]])), s((3,), s.array([1, -1, 0])),
+        s((2, 3), s.array([[2, 0, -1], [1, -1, 2]])), s((3,), s.array([1, -1, 0])), s((), s.array(0)),
         s((2, 3), s.array([[2, 0, -1], [-1, 1, 2]]), reduction="none"),
         s((2, 3), s.array([[2, 0, 1], [1, -1, 2]]), reduction="sum"),
         s.error(ValueError, "same shape", (2, 3), s.array([[0, 1], [1, 0]])),
@@ -102,6 +106,8 @@ def multilabel_margin_loss(
         target: of the same shape; the labels of a row end at its first negative entry.
     """
     check_reduction("multilabel_margin_loss", reduction, size_average, reduce)
+    if not input.ndim and not target.ndim:
+        input, target = ops.reshape(input, (1,)), ops.reshape(target, (1,))
     if input.ndim not in (1, 2) or input.shape != target.shape:
         raise ShapeError(
             "multilabel_margin_loss(): takes scores and labels of the same shape (N, C) or (C), got "

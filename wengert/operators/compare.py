@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from wengert.array.dtype import bool_
-from wengert.core.apply import as_tensor
+from wengert.core.apply import as_tensor, execute
 from wengert.core.arguments import Anything, AnythingOrScalar, Real, RealOrScalar
 from wengert.core.families import nondifferentiable
 from wengert.core.methods import attach
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
-from wengert.core.tensor import raw
+from wengert.core.tensor import Tensor, raw
 from wengert.errors import DTypeError
 
 __all__ = [
@@ -194,9 +194,22 @@ def _member_spec(elements: Any, test_elements: Any, *, assume_unique: bool = Fal
     return Spec(elements.shape if isinstance(elements, Spec) else (), bool_)
 
 
+def _member_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    """Compare every pair where each example has test elements of its own."""
+    if not batched[1]:
+        return execute(op, values)
+    elements, tests, _, invert = values
+    shape = tuple(elements.shape)[bool(batched[0]) :] if isinstance(elements, Tensor) else ()
+    each = ops.reshape(elements, (size if batched[0] else 1, -1, 1)) if isinstance(elements, Tensor) else elements
+    same = ops.eq(each, ops.reshape(tests, (size, 1, math.prod(tests.shape[1:]))))
+    found = ops.reshape(ops.any(same, -1), (size, *shape))
+    return ops.logical_not(found) if invert else found
+
+
 @nondifferentiable(
     promote="same",
     result="bool",
+    batch=_member_batch,
     spec=_member_spec,
     method=False,
     samples=lambda s: [

@@ -396,6 +396,7 @@ def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any =
         s((2, 3, 2), (3, 2, 2), dims=([1, 2], [0, 2])),
         s((2,), (3,), dims=0),
         s((2, 3), (2, 3)),
+        s((1, 3), (2, 2), dims=([0], [1])),
         s.error(RuntimeError, "sizes", (2, 3), (2, 3), dims=1),
     ],
 )
@@ -412,6 +413,9 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
     else:
         pairs = [[int(d) for d in (group if isinstance(group, Sequence) else [group])] for group in dims]
         left, right = [axis_of(d, a.ndim) for d in pairs[0]], [axis_of(d, b.ndim) for d in pairs[1]]
+    for i, j in zip(left, right, strict=True):  # a dimension of size 1 is repeated: the sum over the other's is enough
+        if a.shape[i] != b.shape[j] and 1 in (a.shape[i], b.shape[j]):
+            a, b = (ops.sum(a, i, True), b) if b.shape[j] == 1 else (a, ops.sum(b, j, True))
     sizes = [a.shape[i] for i in left]
     if sizes != [b.shape[i] for i in right]:
         raise ShapeError(

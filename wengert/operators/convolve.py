@@ -16,6 +16,7 @@ from wengert.core.registry import ops
 from wengert.errors import ShapeError
 from wengert.kernels import convolution as kernels
 from wengert.operators.checks import batched, per_dim, same_dtype
+from wengert.operators.convolve_batch import conv_batch, conv_input_batch, conv_weight_batch
 
 __all__ = [
     "conv", "conv1d", "conv2d", "conv3d", "conv_input", "conv_tbc", "conv_transpose1d", "conv_transpose2d",
@@ -150,6 +151,7 @@ def _conv_samples(s: Any) -> list[Any]:
         "bias": lambda t, out: _spread_bias(t, out.shape),
     },
     holomorphic=True,
+    batch=conv_batch,
     spec=_conv_spec,
     cost=_flops,
     home=(),
@@ -196,6 +198,7 @@ def _grad_samples(s: Any, *, weight: bool) -> list[Any]:
     },
     jvp="bilinear",
     holomorphic=True,
+    batch=conv_input_batch,
     spec=lambda g, weight, size, stride, padding, dilation, groups: Spec(
         (g.shape[0], weight.shape[1] * groups, *size), g.dtype
     ),
@@ -218,6 +221,7 @@ def conv_input(g: Number, weight: Number, size: Any, stride: Any, padding: Any, 
     },
     jvp="bilinear",
     holomorphic=True,
+    batch=conv_weight_batch,
     spec=lambda g, input, size, stride, padding, dilation, groups: Spec(
         (g.shape[1], input.shape[1] // groups, *size), g.dtype
     ),

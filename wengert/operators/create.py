@@ -1,5 +1,6 @@
 """New tensors of given shape: constants, ranges, indices. Nothing here is recorded; the results are leaves."""
 
+import builtins
 import math
 from collections.abc import Callable
 from typing import Any
@@ -8,9 +9,11 @@ import numpy as np
 
 from wengert.array.device import CPU, to_device
 from wengert.array.dtype import INTEGER, DType, int64, scalar_dtype, to_dtype
+from wengert.array.layout import arranged, memory_order
 from wengert.array.shape import as_int, size_of
 from wengert.core.apply import as_tensor
 from wengert.core.explain import named
+from wengert.core.interpret import owned_like
 from wengert.core.methods import attach
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, from_array, wrote
@@ -75,6 +78,12 @@ def _sized(size: tuple[Any, ...], named: Any) -> tuple[int, ...]:
     return _size(size)
 
 
+def _formatted(name: str, array: Any, memory_format: Any) -> Any:
+    """Return a new array with its dimensions in memory as ``memory_format`` says."""
+    order = memory_order(name, memory_format, array.ndim)
+    return array if order is None else arranged(array, order)
+
+
 @creation
 def zeros(
     *shape: Any, size: Any = None, out: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
@@ -96,8 +105,9 @@ def empty(
     *shape: Any, size: Any = None, out: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Any:  # fmt: skip
-    """Return a tensor whose elements are not set."""
-    return finished(np.empty(_sized(shape, size), _dtype(dtype, out).numpy), device, requires_grad, out)
+    """Return a tensor whose elements are not set, row-major in memory unless ``memory_format`` says else."""
+    array = _formatted("empty", np.empty(_sized(shape, size), _dtype(dtype, out).numpy), memory_format)
+    return finished(array, device, requires_grad, out)
 
 
 @creation
@@ -136,6 +146,19 @@ def empty_strided(
     return finished(array, device, requires_grad)
 
 
+@creation
+def empty_permuted(
+    size: Any, physical_layout: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """Return a tensor whose elements are not set, its dimensions in memory in the order ``physical_layout``."""
+    shape, order = _size(size), size_of(physical_layout, "physical_layout")
+    if sorted(order) != list(builtins.range(len(shape))):
+        raise ShapeError(f"empty_permuted(): physical_layout {order} must name each dimension of size {shape} once")
+    memory = np.empty([shape[d] for d in order], _dtype(dtype).numpy)
+    return finished(memory.transpose(np.argsort(order)), device, requires_grad)
+
+
 def _like(input: Any, dtype: Any) -> tuple[tuple[int, ...], Any]:
     source = as_tensor(input)
     return tuple(source.shape), (source.dtype if dtype is None else to_dtype(dtype)).numpy
@@ -146,7 +169,8 @@ def zeros_like(
     input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
 ) -> Any:  # fmt: skip
     """Return zeros in the shape and dtype of ``input``."""
-    return finished(np.zeros(*_like(input, dtype)), device, requires_grad)
+    made = finished(_formatted("zeros_like", np.zeros(*_like(input, dtype)), memory_format), device, requires_grad)
+    return owned_like(made, as_tensor(input))
 
 
 @creation
@@ -154,7 +178,8 @@ def ones_like(
     input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
 ) -> Any:  # fmt: skip
     """Return ones in the shape and dtype of ``input``."""
-    return finished(np.ones(*_like(input, dtype)), device, requires_grad)
+    made = finished(_formatted("ones_like", np.ones(*_like(input, dtype)), memory_format), device, requires_grad)
+    return owned_like(made, as_tensor(input))
 
 
 @creation
@@ -162,7 +187,8 @@ def empty_like(
     input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
 ) -> Any:  # fmt: skip
     """Return a tensor in the shape and dtype of ``input`` whose elements are not set."""
-    return finished(np.empty(*_like(input, dtype)), device, requires_grad)
+    made = finished(_formatted("empty_like", np.empty(*_like(input, dtype)), memory_format), device, requires_grad)
+    return owned_like(made, as_tensor(input))
 
 
 @creation
@@ -173,7 +199,8 @@ def full_like(
     """Return a tensor of one value in the shape and dtype of ``input``."""
     shape, kind = _like(input, dtype)
     value = number_as("full_like", _number(fill_value, "fill_value"), kind)
-    return finished(np.full(shape, value), device, requires_grad)
+    made = finished(_formatted("full_like", np.full(shape, value), memory_format), device, requires_grad)
+    return owned_like(made, as_tensor(input))
 
 
 @creation
@@ -347,26 +374,34 @@ def _new(self: Any, dtype: Any) -> Any:
 
 def new_zeros(self: Any, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Return zeros of the given size in this tensor's dtype."""
-    return zeros(*size, dtype=_new(self, dtype), device=device, requires_grad=requires_grad)
+    return owned_like(zeros(*size, dtype=_new(self, dtype), device=device, requires_grad=requires_grad), self)
 
 
 def new_ones(self: Any, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Return ones of the given size in this tensor's dtype."""
-    return ones(*size, dtype=_new(self, dtype), device=device, requires_grad=requires_grad)
+    return owned_like(ones(*size, dtype=_new(self, dtype), device=device, requires_grad=requires_grad), self)
 
 
 def new_empty(self: Any, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Return a tensor of the given size in this tensor's dtype whose elements are not set."""
-    return empty(*size, dtype=_new(self, dtype), device=device, requires_grad=requires_grad)
+    return owned_like(empty(*size, dtype=_new(self, dtype), device=device, requires_grad=requires_grad), self)
 
 
 def new_full(
     self: Any, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """Return a tensor of one value in this tensor's dtype."""
-    return full(size, fill_value, dtype=_new(self, dtype), device=device, requires_grad=requires_grad)
+    return owned_like(full(size, fill_value, dtype=_new(self, dtype), device=device, requires_grad=requires_grad), self)
 
 
-for _method in (new_zeros, new_ones, new_empty, new_full):
+def new_empty_strided(
+    self: Any, size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
+    """Return a tensor in this tensor's dtype whose elements are not set and lie ``stride`` apart."""
+    made = empty_strided(size, stride, dtype=_new(self, dtype), device=device, requires_grad=requires_grad)
+    return owned_like(made, self)
+
+
+for _method in (new_zeros, new_ones, new_empty, new_full, new_empty_strided):
     attach(_method.__name__, _method)
 attach("device", property(lambda self: CPU, doc="Where the tensor lives: the CPU."))

@@ -11,17 +11,20 @@ from typing import Any
 import numpy as np
 
 from wengert.array.dtype import FLOAT, float32, float64, int64
+from wengert.core.apply import execute
 from wengert.core.arguments import DTypeOrNone, Floating, Int, Integer
+from wengert.core.batch import Body, refuse
 from wengert.core.families import composite, elementwise, nondifferentiable, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.errors import ShapeError
 from wengert.operators.along import blocks, positions, rows_along
+from wengert.operators.fold_batch import rows_batch
 from wengert.operators.reduction import check_reduction, reduce_loss
 
 __all__ = [
     "class_index", "class_loss", "class_loss_backward", "count_targets", "cross_entropy", "nll_loss", "one_hot",
-    "weighted_log",
+    "weighted_log", "weighted_mean",
 ]  # fmt: skip
 
 
@@ -67,6 +70,7 @@ def _safe(target: Any, classes: int, ignore_index: int | None) -> tuple[Any, Any
 
 
 @nondifferentiable(
+    batch="front",
     spec=lambda target, classes, ignore_index: Spec(target.shape, int64),
     home=(),
     samples=lambda s: [
@@ -80,7 +84,12 @@ def class_index(target: Integer, classes: Int, ignore_index: Any) -> Any:
     return np.array(_safe(target, classes, ignore_index)[0], np.int64)
 
 
+def _counted(target: Any, ignore_index: int, dtype: Any) -> Any:
+    return ops.cast(ops.count_nonzero(ops.ne(target, ignore_index)), dtype)
+
+
 @nondifferentiable(
+    batch=Body(_counted),
     spec=lambda target, ignore_index, dtype: Spec((), dtype),
     home=(),
     samples=lambda s: [
@@ -126,6 +135,7 @@ def _class_loss_jvp(t: Any, input: Any, target: Any, lse: Any, ignore_index: Any
     outputs=("loss", "lse"),
     vjp={"input": _class_loss_vjp},
     jvp={"input": _class_loss_jvp},
+    batch=rows_batch,
     spec=_class_loss_spec,
     widen=False,
     home=(),
@@ -209,6 +219,7 @@ def _backward_jvp(
 @operator(
     vjp=_backward_vjp,
     jvp=_backward_jvp,
+    batch=rows_batch,
     spec=lambda g, g_lse, input, target, loss, lse, ignore_index: input,
     widen=False,
     home=(),
@@ -262,7 +273,7 @@ def _mean(loss: Any, counts: Any, target: Any, ignore_index: int) -> Any:
     return ops.sum(loss) / (ops.count_targets(target, ignore_index, dtype) if counts is None else ops.sum(counts))
 
 
-def _weighted_mean(loss: Any, weight: Any, target: Any, index: Any, ignore_index: int, reduction: str) -> Any:
+def weighted_mean(loss: Any, weight: Any, target: Any, index: Any, ignore_index: int, reduction: str) -> Any:
     """Weigh the loss of each row by the weight of its class; a mean is over the weights of the rows that count."""
     counts = None
     if weight is not None:
@@ -326,7 +337,7 @@ def nll_loss(
     _check_weight("nll_loss", weight, classes)
     index = ops.class_index(target, classes, ignore_index)
     loss = _picked(input, index, target, ignore_index)
-    return _weighted_mean(loss, weight, target, index, ignore_index, reduction)
+    return weighted_mean(loss, weight, target, index, ignore_index, reduction)
 
 
 @elementwise(
@@ -417,7 +428,7 @@ def cross_entropy(
         raise ValueError(f"cross_entropy(): label_smoothing must lie between 0 and 1, got {label_smoothing}")
     soft = target.dtype.category >= FLOAT and tuple(target.shape) == tuple(input.shape)
     if not soft and weight is None and not label_smoothing:
-        return _weighted_mean(
+        return weighted_mean(
             ops.class_loss(input, target, ignore_index)[0], None, target, None, ignore_index, reduction
         )
     if not soft:
@@ -429,14 +440,21 @@ def cross_entropy(
         return _smoothed(input, target, weight, ignore_index, reduction, label_smoothing)
     loss = ops.class_loss(input, target, ignore_index)[0]
     index = None if weight is None else ops.class_index(target, len(weight), ignore_index)
-    return _weighted_mean(loss, weight, target, index, ignore_index, reduction)
+    return weighted_mean(loss, weight, target, index, ignore_index, reduction)
 
 
 def _one_hot_spec(input: Spec, num_classes: int = -1) -> Spec:
     return Spec((*input.shape, num_classes), int64)
 
 
+def _one_hot_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    if values[1] == -1:
+        return refuse(op, values, batched, size)
+    return execute(op, values)
+
+
 @nondifferentiable(
+    batch=_one_hot_batch,
     spec=_one_hot_spec,
     home="nn.functional",
     samples=lambda s: [

@@ -12,13 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from wengert.core.apply import as_tensor
-from wengert.core.arguments import Floating
+from wengert.array.dtype import INTEGER, bool_, int64
+from wengert.core.apply import as_tensor, execute
+from wengert.core.arguments import Boolean, Floating, Integer
+from wengert.core.batch import in_front
 from wengert.core.families import composite, nondifferentiable, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
-from wengert.core.tensor import Tensor, from_array
+from wengert.core.tensor import Tensor, from_array, raw
 from wengert.errors import DTypeError, ShapeError
+from wengert.operators.checks import known
+from wengert.operators.fold_batch import merged, parted
 from wengert.operators.reduction import check_reduction, reduce_loss
 
 __all__ = ["alignment_likelihood", "alignment_posterior", "alignment_posterior_tangent", "ctc_loss"]
@@ -115,16 +119,23 @@ def _posterior(e: Any, skips: Any, frames: Any, target_lengths: Any, tangent: An
     return gamma, gamma * np.where(gamma > 0, up + down - mean, 0)
 
 
-# ---- the operators: emissions (T, N, S), skips (N, S), frames (N) and target_lengths (N) as arrays
+# ---- the operators: emissions (T, N, S), skips (N, S), frames (N) and target_lengths (N)
+
+
+def _alignment_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    """Let the examples be further samples."""
+    given = in_front(op, values, batched, size)
+    found = execute(op, [merged(t, 1 if t.ndim == 4 else 0) for t in given])
+    return parted(found, found.ndim // 2, size)
 
 
 def _alignments(s: Any) -> list[Any]:
-    skips = np.array([[False, False, False, True, False], [False] * 5])
+    skips = s.array([[False, False, False, True, False], [False] * 5])
     return [
-        s((3, 2, 5), skips, np.array([3, 2]), np.array([2, 1])),
-        s((2, 1, 1), np.array([[False]]), np.array([2]), np.array([0])),
-        s((4, 2, 3), np.zeros((2, 3), bool), np.array([4, 4]), np.array([1, 1])),
-        s((3, 2, 5), skips, np.array([0, 1]), np.array([2, 2]), grad=False),
+        s((3, 2, 5), skips, s.array([3, 2]), s.array([2, 1])),
+        s((2, 1, 1), s.array([[False]]), s.array([2]), s.array([0])),
+        s((4, 2, 3), s.array(np.zeros((2, 3), bool)), s.array([4, 4]), s.array([1, 1])),
+        s((3, 2, 5), skips, s.array([0, 1]), s.array([2, 2]), grad=False),
     ]  # fmt: skip
 
 
@@ -139,11 +150,12 @@ def _alignments(s: Any) -> list[Any]:
             t * ops.alignment_posterior(emissions, skips, frames, target_lengths), (0, 2)
         )
     },
+    batch=_alignment_batch,
     spec=lambda emissions, skips, frames, target_lengths: Spec(emissions.shape[1:2], emissions.dtype),
     home=(),
     samples=_alignments,
 )
-def alignment_likelihood(emissions: Floating, skips: Any, frames: Any, target_lengths: Any) -> Any:
+def alignment_likelihood(emissions: Floating, skips: Boolean, frames: Integer, target_lengths: Integer) -> Any:
     """Return log p of each sample: the log-sum over all paths of the sum of their emissions."""
     alpha, _ = _forward(emissions, skips, None)
     return _log_likelihood(alpha, frames, target_lengths).astype(emissions.dtype)
@@ -156,22 +168,24 @@ def _curvature(h: Any, emissions: Any, skips: Any, frames: Any, target_lengths: 
 @operator(
     vjp={"emissions": _curvature},  # the second derivative of log p is symmetric: vjp and jvp are one
     jvp={"emissions": _curvature},
+    batch=_alignment_batch,
     spec=lambda emissions, skips, frames, target_lengths: emissions,
     home=(),
-    samples=lambda s: [s((3, 2, 5), np.zeros((2, 5), bool), np.array([3, 2]), np.array([2, 1]), grad=False)],
+    samples=lambda s: _alignments(s)[3:],
 )
-def alignment_posterior(emissions: Floating, skips: Any, frames: Any, target_lengths: Any) -> Any:
+def alignment_posterior(emissions: Floating, skips: Boolean, frames: Integer, target_lengths: Integer) -> Any:
     """Return γ: the probability that the path is in each state at each frame, 0 after a sample's last frame."""
     return _posterior(emissions, skips, frames, target_lengths)[0].astype(emissions.dtype)
 
 
 @nondifferentiable(
+    batch=_alignment_batch,
     spec=lambda emissions, tangent, skips, frames, target_lengths: emissions,
     home=(),
-    samples=lambda s: [s((3, 2, 5), (3, 2, 5), np.zeros((2, 5), bool), np.array([3, 2]), np.array([2, 1]))],
+    samples=lambda s: [s((3, 2, 5), (3, 2, 5), s.tensor((2, 5), kind="boolean"), s.array([3, 2]), s.array([2, 1]))],
 )
 def alignment_posterior_tangent(
-    emissions: Floating, tangent: Floating, skips: Any, frames: Any, target_lengths: Any
+    emissions: Floating, tangent: Floating, skips: Boolean, frames: Integer, target_lengths: Integer
 ) -> Any:
     """Return the second derivative of log p applied to a tangent; derivatives of it are not available."""
     return _posterior(emissions, skips, frames, target_lengths, tangent)[1].astype(emissions.dtype)
@@ -181,43 +195,49 @@ def alignment_posterior_tangent(
 
 
 def _lengths(name: str, lengths: Any, count: int, most: int) -> Any:
-    """Return lengths given as a tensor, a sequence or a number, as an array of ints."""
-    array = lengths._payload if isinstance(lengths, Tensor) else np.asarray(lengths)
-    if array.dtype.kind not in "iu":
-        raise DTypeError(f"ctc_loss(): {name} must be integers, got {array.dtype}")
-    array = array.reshape(-1).astype(np.int64)
-    if array.shape != (count,):
-        raise ShapeError(f"ctc_loss(): {name} must hold one number for each of {count} samples, got {array.shape[0]}")
-    if count and (array.min() < 0 or array.max() > most):
-        bad = array[(array < 0) | (array > most)][0]
+    """Return lengths given as a tensor, a sequence or a number, as a tensor of ints."""
+    given = lengths if isinstance(lengths, Tensor) else from_array(np.asarray(lengths))
+    if given.dtype.category != INTEGER:
+        raise DTypeError(f"ctc_loss(): {name} must be integers, got {given.dtype}")
+    if given.numel() != count:
+        raise ShapeError(f"ctc_loss(): {name} must hold one number for each of {count} samples, got {given.numel()}")
+    array = known(given)
+    if array is not None and count and (array.min() < 0 or array.max() > most):
+        bad = array[(array < 0) | (array > most)].flat[0]
         raise ValueError(f"ctc_loss(): {name} must lie between 0 and {most}, got {bad}")
-    return array
+    return ops.cast(ops.reshape(given, (count,)), int64)
 
 
 def _padded(targets: Any, lengths: Any) -> Any:
     """Return the targets as rows (N, S): given so, or joined one after another."""
     if targets.ndim == 2:
         return targets
-    if targets.shape[0] != lengths.sum():
+    counts = raw(lengths, "ctc_loss() with targets of all samples joined")
+    if targets.shape[0] != counts.sum():
         raise ShapeError(
-            f"ctc_loss(): {targets.shape[0]} joined targets do not fit target_lengths, which sum to {lengths.sum()}"
+            f"ctc_loss(): {targets.shape[0]} joined targets do not fit target_lengths, which sum to {counts.sum()}"
         )
-    rows = np.zeros((len(lengths), int(lengths.max(initial=0))), np.int64)
-    rows[np.arange(rows.shape[1]) < lengths[:, None]] = targets
-    return rows
+    inside = np.arange(counts.max(initial=0)) < counts[:, None]
+    rows = ops.zeros(inside.shape, dtype=targets.dtype)
+    return ops.put(rows, from_array(np.flatnonzero(inside)), targets)
 
 
 def _states(rows: Any, lengths: Any, blank: int, classes: int) -> tuple[Any, Any]:
     """Return the label of every state, and into which states a path may skip."""
-    inside = np.arange(rows.shape[1]) < lengths[:, None]
-    bad = rows[inside & ((rows < 0) | (rows >= classes))]
-    if bad.size:
-        raise IndexError(f"ctc_loss(): target {bad[0]} is out of range for {classes} classes, 0 to {classes - 1}")
-    states = np.full((len(rows), 2 * rows.shape[1] + 1), blank, np.int64)
-    states[:, 1::2] = np.where(inside, rows, blank)
-    skips = np.zeros(states.shape, np.bool_)
-    skips[:, 2:] = (states[:, 2:] != blank) & (states[:, 2:] != states[:, :-2])
-    return states, skips
+    count, most = rows.shape
+    inside = ops.arange(most) < ops.unsqueeze(lengths, 1)
+    out = known(ops.logical_and(inside, ops.logical_or(rows < 0, rows >= classes)))
+    if out is not None and out.any():
+        bad = raw(rows)[out][0]
+        raise IndexError(f"ctc_loss(): target {bad} is out of range for {classes} classes, 0 to {classes - 1}")
+    labels = ops.where(inside, ops.cast(rows, int64), blank)
+    pairs = ops.reshape(ops.stack([ops.full_like(labels, blank), labels], 2), (count, 2 * most))
+    states = ops.cat([pairs, ops.full((count, 1), blank)], 1)
+    if not most:
+        return states, ops.zeros((count, 1), dtype=bool_)
+    here, before = ops.narrow(states, 1, 2, 2 * most - 1), ops.narrow(states, 1, 0, 2 * most - 1)
+    skips = ops.logical_and(here != blank, here != before)
+    return states, ops.cat([ops.zeros((count, 2), dtype=bool_), skips], 1)
 
 
 def _ctc_samples(s: Any) -> list[Any]:
@@ -236,7 +256,7 @@ def _ctc_samples(s: Any) -> list[Any]:
     ]  # fmt: skip
 
 
-@composite(home="nn.functional", samples=_ctc_samples)
+@composite(home="nn.functional", samples=_ctc_samples, batch="refuse")  # joined targets of different lengths
 def ctc_loss(
     log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int = 0, reduction: str = "mean",
     zero_infinity: bool = False,
@@ -266,16 +286,16 @@ def ctc_loss(
     frames, count, classes = log_probs.shape
     if not 0 <= blank < classes:
         raise ValueError(f"ctc_loss(): blank must be one of the {classes} classes, got {blank}")
-    labels = as_tensor(targets)._payload
-    most = labels.shape[1] if labels.ndim == 2 else labels.size
+    labels = as_tensor(targets)
+    most = labels.shape[1] if labels.ndim == 2 else labels.numel()
     of_input = _lengths("input_lengths", input_lengths, count, frames)
     of_target = _lengths("target_lengths", target_lengths, count, most)
     states, skips = _states(_padded(labels, of_target), of_target, blank, classes)
-    index = ops.expand(from_array(states[None]), (frames, *states.shape))
+    index = ops.expand(states, (frames, *states.shape))
     emissions = ops.gather(log_probs, 2, index)
     loss = -ops.alignment_likelihood(emissions, skips, of_input, of_target)
     if zero_infinity:
         loss = ops.where(ops.isinf(loss), 0.0, loss)
     if reduction == "mean":
-        return ops.mean(loss / from_array(np.maximum(of_target, 1)))
+        return ops.mean(loss / ops.clamp_min(of_target, 1))
     return reduce_loss(loss[0] if single else loss, reduction)

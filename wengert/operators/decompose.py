@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wengert.array.dtype import dtype_of, int32
+from wengert.core.apply import execute
 from wengert.core.arguments import Inexact
 from wengert.core.families import composite, nondifferentiable, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
-from wengert.errors import ShapeError
 from wengert.operators.matrices import (
     LinAlgError,
     failure,
@@ -25,8 +25,7 @@ from wengert.operators.matrices import (
 )
 
 __all__ = [
-    "bad_minors", "cholesky", "leading_minor", "linalg_cholesky", "linalg_cholesky_ex", "linalg_householder_product",
-    "linalg_qr", "orgqr", "qr",
+    "bad_minors", "cholesky", "leading_minor", "linalg_cholesky", "linalg_cholesky_ex", "linalg_qr", "qr",
 ]  # fmt: skip
 
 _POSITIVE = [[4.0, 1.0, 0.5], [1.0, 3.0, -1.0], [0.5, -1.0, 2.0]]
@@ -55,10 +54,13 @@ def _cholesky_jvp(t: Any, out: Any, upper: Any) -> Any:
     return moved.mH if upper else moved
 
 
+_NOT_POSITIVE = "it is not positive definite (its leading minor of order {} is not)"
+
+
 def _not_positive(name: str, order: Any) -> LinAlgError:
     """Return the error for the first matrix that has a leading minor which is not positive definite."""
     first = order.ravel()[np.flatnonzero(order.ravel())[0]] if order.any() else 0
-    return failure(name, order != 0, f"it is not positive definite (its leading minor of order {first} is not)")
+    return failure(name, order != 0, _NOT_POSITIVE.format(first))
 
 
 def leading_minor(a: Any) -> Any:
@@ -87,6 +89,7 @@ def _factors(a: Any) -> bool:
 @operator(
     vjp={"A": _cholesky_vjp},
     jvp={"A": _cholesky_jvp},
+    batch="front",
     spec=same_spec("linalg_cholesky"),
     samples=lambda s: [
         s(s.array(_POSITIVE), grad=False), s(s.array(_POSITIVE), upper=True, grad=False),
@@ -126,6 +129,7 @@ def cholesky(input: Any, upper: bool = False) -> Any:
 
 
 @nondifferentiable(
+    batch="front",
     spec=lambda A: Spec(A.shape[:-2], int32),
     home=(),
     samples=lambda s: [
@@ -161,12 +165,9 @@ def linalg_cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = Fals
         LinAlgError: (a RuntimeError) for such a matrix, if ``check_errors``.
     """
     n = square_shape("linalg_cholesky_ex", A.shape)
-    info = ops.bad_minors(A.detach())
-    orders = info.numpy()
-    if not orders.any():
-        return Factored(ops.linalg_cholesky(A, upper=upper), info)
+    info = ops.bad_minors(A)
     if check_errors:
-        raise _not_positive("linalg_cholesky_ex", orders)
+        ops.refuse_failures(info, "linalg_cholesky_ex", _NOT_POSITIVE)
     bad = ops.reshape(info != 0, (*info.shape, 1, 1))
     found = ops.linalg_cholesky(ops.where(bad, ops.eye(n, dtype=A.dtype), A), upper=upper)
     return Factored(ops.where(bad, np.nan, found), info)
@@ -235,10 +236,16 @@ def _qr_spec(A: Spec, mode: str = "reduced") -> tuple[Spec, Spec]:
     return Spec((0,) if mode == "r" else (*lead, m, k), A.dtype), Spec((*lead, k, n), A.dtype)
 
 
+def _qr_batch(op: Any, values: list[Any], batched: Any, size: int) -> tuple[Any, Any]:
+    Q, R = execute(op, values)
+    return (ops.expand(Q, (size, 0)), R) if values[1] == "r" else (Q, R)
+
+
 @operator(
     outputs=("Q", "R"),
     vjp={"A": _qr_vjp},
     jvp={"A": _qr_jvp},
+    batch=_qr_batch,
     spec=_qr_spec,
     samples=lambda s: [
         s(s.array(_A3)), s(s.array(_TALL)), s(s.array(np.transpose(_TALL))), s(s.array(_BATCH)), s(s.array(_COMPLEX)),
@@ -272,43 +279,3 @@ def linalg_qr(A: Inexact, mode: Any = "reduced") -> Any:
 def qr(input: Any, some: bool = True) -> Any:
     """Return Q and R with input = Q R; see :func:`wengert.linalg.qr`."""
     return ops.linalg_qr(input, "reduced" if some else "complete")
-
-
-@composite(
-    samples=lambda s: [
-        s((3, 2), (2,)), s((3, 3), (1,)), s((2, 3, 2), (2, 2)), s((2, 2), (2,), kind="complex"),
-        s.error(RuntimeError, "at least as many rows", (2, 3), (2,)),
-        s.error(RuntimeError, "tau must have shape", (3, 2), (3,)),
-    ],
-)  # fmt: skip
-def linalg_householder_product(A: Any, tau: Any) -> Any:
-    """Return the first n columns of the product of the reflections I - τᵢ vᵢ vᵢᴴ, i = 1 … k.
-
-    Args:
-        A: (*, m, n), m ≥ n; below its diagonal, column i holds vᵢ, whose i-th element is 1 and those before it 0.
-        tau: (*, k), k ≤ n.
-    """
-    m, n = matrix_shape("linalg_householder_product", A.shape)
-    k = tau.shape[-1] if tau.ndim else n + 1
-    if m < n:
-        raise ShapeError(
-            f"linalg_householder_product(): A needs at least as many rows as columns, got {tuple(A.shape)}"
-        )
-    if k > n or tuple(tau.shape[:-1]) != tuple(A.shape[:-2]):
-        raise ShapeError(
-            f"linalg_householder_product(): tau must have shape (*, k) with k at most {n} for A of shape "
-            f"{tuple(A.shape)}, got {tuple(tau.shape)}"
-        )
-    eye = ops.eye(m, n, dtype=A.dtype)
-    vectors = ops.tril(A, -1) + eye
-    out = ops.expand(eye, tuple(A.shape))
-    for i in reversed(range(k)):
-        v = ops.narrow(vectors, -1, i, 1)
-        out = out - ops.unsqueeze(ops.narrow(tau, -1, i, 1), -1) * (v @ (v.mH @ out))
-    return ops.clone(out) if not k else out
-
-
-@composite(method=True, samples=lambda s: [s((3, 2), (2,))])
-def orgqr(input: Any, tau: Any) -> Any:
-    """Return the product of reflections; see :func:`wengert.linalg.householder_product`."""
-    return ops.linalg_householder_product(input, tau)

@@ -39,6 +39,7 @@ def _each(values: Any) -> Any:
     vjp={"A": lambda g, A: _each(g) * ops.cofactor(A)},
     jvp={"A": lambda t, A: ops.sum(ops.cofactor(A) * t, (-2, -1))},
     holomorphic=True,
+    batch="front",
     spec=_det_spec,
     samples=lambda s: [
         s(s.array(_A3)), s((4, 4)), s(s.array(_BATCH)), s(s.array(_COMPLEX)), s(s.array(_RANK_1)), s(s.array(_RANK_2)),
@@ -89,6 +90,7 @@ def _factors(name: str, a: Any) -> tuple[Any, Any, Any, Any]:
     vjp={"A": lambda g, A: ops.cofactor_push(A, g)},
     jvp={"A": lambda t, A: ops.cofactor_push(A, t)},
     holomorphic=True,
+    batch="front",
     spec=lambda A: A,
     home=(),
     samples=lambda s: [
@@ -116,6 +118,7 @@ def _cofactor_third(g: Any, A: Any, t: Any) -> Any:
     vjp={"A": _cofactor_third, "t": lambda g, A: ops.cofactor_push(A, g)},
     jvp={"A": _cofactor_third, "t": lambda d, A: ops.cofactor_push(A, d)},
     holomorphic=True,
+    batch="front",
     spec=lambda A, t: A,
     home=(),
     samples=lambda s: [
@@ -158,6 +161,7 @@ def _slogdet_jvp(t: Any, A: Any, sign: Any) -> tuple[Any, Any]:
     outputs=("sign", "logabsdet"),
     vjp={"A": _slogdet_vjp},
     jvp={"A": _slogdet_jvp},
+    batch="front",
     spec=_slogdet_spec,
     samples=lambda s: [
         s(s.array(_A3)), s(s.array(_BATCH)), s(s.array(_COMPLEX)), s((0, 0)), s((0, 2, 2)), s((1, 1)),

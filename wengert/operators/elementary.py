@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wengert.core.arguments import Anything, FloatingOrScalar, Real, RealOrScalar
+from wengert.core.arguments import Anything, FloatingOrScalar, InexactOrScalar, Real, RealOrScalar
 from wengert.core.families import elementwise
 from wengert.core.registry import ops
 
@@ -171,13 +171,23 @@ def _log_pairs(s: Any) -> list[Any]:
         s((2, 3), (2, 3)), s((2, 1), (3,)), s((), (2,)), s((0,), (1,)), s((2,), 0.5), s(-1.5, (2,)),
         s(s.array([800.0, -800.0]), s.array([799.0, -801.0])),
         s(s.array([-inf, -inf, inf, inf, math.nan]), s.array([-inf, 1.0, inf, 1.0, 0.0]), grad=False),
-        s.error(TypeError, "floating tensor", (2,), (2,), kind="integer"),
+        s.error(TypeError, "(floating|inexact) tensor", (2,), (2,), kind="integer"),
     ]  # fmt: skip
 
 
 def _share(input: Any, other: Any) -> Any:
     """Return exp(x) / (exp(x) + exp(y)), and 0 where both are the same infinity."""
     return ops.sigmoid(ops.where(ops.logical_and(ops.isinf(input), input == other), -math.inf, input - other))
+
+
+def log_sum_of_two(x: Any, y: Any) -> Any:
+    """Return log(exp(x) + exp(y)) of arrays; of complex ones on the branch of the larger real part, as x + log1p(…)."""
+    if x.dtype.kind != "c":
+        return np.logaddexp(x, y)
+    larger = x.real >= y.real
+    far, near = np.where(larger, x, y), np.where(larger, y, x)
+    infinite = np.isinf(far.real) & ~np.isnan(near)
+    return np.where(infinite, far, far + np.log1p(np.exp(near - np.where(infinite, 0, far))))
 
 
 @elementwise(
@@ -187,10 +197,15 @@ def _share(input: Any, other: Any) -> Any:
         "other": lambda g, input, other: g * _share(other, input),
     },
     flops=20,
-    samples=_log_pairs,
-)
-def logaddexp(input: FloatingOrScalar, other: FloatingOrScalar) -> Any:
+    samples=lambda s: [
+        *_log_pairs(s), s((2, 3), (3,), kind="complex"),
+        s(s.array([900 + 1j, -900 + 2j]), s.array([900 - 1j, 900 + 4j])),
+        s(s.array([-math.inf + 0j, -math.inf, math.inf]), s.array([-math.inf + 0j, 1 + 1j, 1j]), grad=False),
+    ],
+)  # fmt: skip
+def logaddexp(input: InexactOrScalar, other: InexactOrScalar) -> Any:
     """Return log(exp(input) + exp(other)) without overflow."""
+    return log_sum_of_two(input, other)
 
 
 @elementwise(

@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 
 from wengert.array.dtype import INTEGER, int64
+from wengert.core.apply import execute
 from wengert.core.arguments import Anything, DTypeOrNone, Integer, Number, Real
+from wengert.core.batch import Body, loop
 from wengert.core.families import composite, nondifferentiable, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
-from wengert.core.tensor import wrote
+from wengert.core.tensor import from_array, raw, wrote
 from wengert.errors import DTypeError, ShapeError
 from wengert.kernels import scatter
+from wengert.operators.fold_batch import merged, parted
 
 __all__ = ["add_rows", "bag_maxima", "embedding", "embedding_bag", "row_weights", "take_rows"]
 
@@ -30,9 +33,48 @@ def _take_vjp(g: Any, index: Any, weight_shape: Any, padding_idx: Any, by_freq: 
     return ops.add_rows(g, index, weight_shape[0])
 
 
+def _take_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    """Take rows of one table with all indices, or of each table with its own.
+
+    With ``by_freq``, and with a padding row in each of several tables, the gradient of an example depends on its own
+    indices alone, which one call cannot tell: then it is one example after the other.
+    """
+    weight, index, padding_idx, by_freq = values
+    if by_freq or (batched[0] and padding_idx is not None):
+        return loop(op, values, batched, size)
+    if not batched[0]:
+        return execute(op, values)
+    if not batched[1]:
+        return ops.index_read(weight, (index,), (1,))
+    counting = ops.reshape(ops.arange(size), (size, *(1,) * (index.ndim - 1)))
+    return ops.index_read(weight, (counting, index), (0, 1))
+
+
+def _added(input: Any, index: Any, count: int) -> Any:
+    return ops.index_transpose(input, (index,), (0,), (count, *input.shape[index.ndim :]))
+
+
+def _weighed(index: Any, count: int, padding_idx: Any, by_freq: Any, dtype: Any) -> Any:
+    weights = ops.ones_like(index, dtype=dtype)
+    if by_freq:
+        weights = weights / ops.take_rows(ops.add_rows(weights, index, count), index)
+    if padding_idx is not None:
+        weights = ops.where(index == padding_idx, 0.0, weights)
+    return ops.unsqueeze(weights, -1)
+
+
+def _maxima_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    """Let the columns of all examples stand beside one another; bags of their own take one example after the other."""
+    rows, segments, count = values
+    if batched[1]:
+        return loop(op, values, batched, size)
+    return parted(execute(op, [merged(rows, 1), segments, count]), 1, size)
+
+
 @operator(
     vjp={"weight": _take_vjp},
     jvp={"weight": lambda t, index: ops.take_rows(t, index)},
+    batch=_take_batch,
     spec=lambda weight, index, padding_idx=None, by_freq=False: Spec((*index.shape, *weight.shape[1:]), weight.dtype),
     widen=False,
     home=(),
@@ -52,6 +94,7 @@ def take_rows(weight: Anything, index: Integer, padding_idx: Any = None, by_freq
 @operator(
     vjp={"input": lambda g, index: ops.take_rows(g, index)},
     jvp={"input": lambda t, index, count: ops.add_rows(t, index, count)},
+    batch=Body(_added),
     spec=lambda input, index, count: Spec((count, *input.shape[index.ndim :]), input.dtype),
     home=(),
     samples=lambda s: [
@@ -67,6 +110,7 @@ def add_rows(input: Number, index: Integer, count: Any) -> Any:
 
 
 @nondifferentiable(
+    batch=Body(_weighed),
     spec=lambda index, count, padding_idx, by_freq, dtype: Spec((*index.shape, 1), dtype),
     home=(),
     samples=lambda s: [
@@ -102,12 +146,12 @@ def _check_table(name: str, input: Any, weight: Any, padding_idx: Any, sparse: b
 
 def _renorm(weight: Any, index: Any, max_norm: float, norm_type: float) -> None:
     """Scale rows that are looked up down to ``max_norm``, in the table and unseen by the tape, as PyTorch does."""
-    table = weight._payload
+    table, places = raw(weight, "max_norm"), raw(index, "max_norm")
     if not table.flags.writeable:
         raise RuntimeError(
             "embedding(): max_norm changes the table in place, but it lies in read-only memory; clone() it"
         )
-    rows = np.unique(scatter.checked_index("embedding", index._payload, 0, len(table)))
+    rows = np.unique(scatter.checked_index("embedding", places, 0, len(table)))
     wide = table[rows].astype(np.float32 if table.dtype.itemsize == 2 else table.dtype)
     norms = np.linalg.norm(wide, norm_type, axis=1)
     large = norms > max_norm
@@ -118,6 +162,7 @@ def _renorm(weight: Any, index: Any, max_norm: float, norm_type: float) -> None:
 
 @composite(
     home="nn.functional",
+    batch="refuse",  # with max_norm, which writes into the table
     samples=lambda s: [
         s(s.array([[0, 2], [1, 2]]), (3, 2)), s(s.array(1), (3, 2)),
         s(s.array([2, 0, 2]), (3, 2), padding_idx=-1, grad=False),
@@ -160,30 +205,29 @@ def embedding(
 # ---- bags of rows
 
 
-def _starts(input: Any, offsets: Any, include_last_offset: bool) -> tuple[Any, Any]:
-    """Return the flat indices as an array and where the bags start, and end."""
+def _starts(input: Any, offsets: Any, include_last_offset: bool) -> Any:
+    """Return where the bags start in the flat indices, and where the last one ends."""
     if input.ndim == 2:
         if offsets is not None:
             raise ValueError("embedding_bag(): a 2-d input holds one bag per row; leave offsets out")
         bags, width = input.shape
-        return input._payload.reshape(-1), np.arange(bags + 1) * width
+        return np.arange(bags + 1) * width
     if input.ndim != 1 or offsets is None or offsets.ndim != 1:
         raise ValueError(
             "embedding_bag(): input must be 2-d, one bag per row, or 1-d with a vector of offsets; got input of shape "
             f"{tuple(input.shape)} and offsets {None if offsets is None else tuple(offsets.shape)}"
         )
-    starts = offsets._payload.astype(np.int64)
-    size = input.shape[0]
+    given = raw(offsets, "embedding_bag() with offsets")
+    starts, size = given.astype(np.int64), input.shape[0]
     if not include_last_offset:
         starts = np.append(starts, size)
     if not len(starts) or starts[0] != 0 or starts[-1] > size or np.any(np.diff(starts) < 0):
-        raise ValueError(
-            f"embedding_bag(): offsets must rise from 0 to at most {size}, got {offsets._payload.tolist()}"
-        )
-    return input._payload[: starts[-1]], starts
+        raise ValueError(f"embedding_bag(): offsets must rise from 0 to at most {size}, got {given.tolist()}")
+    return starts
 
 
 @nondifferentiable(
+    batch=_maxima_batch,
     spec=lambda rows, segments, count: Spec((count, rows.shape[1]), int64),
     home=(),
     samples=lambda s: [s((4, 2), s.array([0, 0, 2, 2]), count=3), s((0, 2), s.tensor((0,), kind="integer"), count=2)],
@@ -215,6 +259,7 @@ def _reduced(rows: Any, segments: Any, bags: int, mode: str) -> Any:
 
 @composite(
     home="nn.functional",
+    batch="refuse",  # where offsets, or indices some of which are padding, differ between examples
     samples=lambda s: [
         s(s.array([[0, 2], [1, 2]]), (3, 2)), s(s.array([0, 2, 1]), (3, 2), s.array([0, 2])),
         s(s.array([0, 2, 1]), (3, 2), s.array([0, 0, 3]), mode="sum"),
@@ -266,17 +311,18 @@ def embedding_bag(
             f"embedding_bag(): per_sample_weights must have the shape of input, {tuple(input.shape)}, got "
             f"{tuple(per_sample_weights.shape)}"
         )
-    flat, starts = _starts(input, offsets, include_last_offset)
-    bags = len(starts) - 1
-    segments, kept = np.repeat(np.arange(bags), np.diff(starts)), np.arange(len(flat))
+    starts = _starts(input, offsets, include_last_offset)
+    bags, size = len(starts) - 1, int(starts[-1])
+    segments, index = np.repeat(np.arange(bags), np.diff(starts)), ops.reshape(input, (input.numel(),))
+    kept = np.arange(size)
     if padding is not None:
-        kept = np.flatnonzero(flat != padding)
-        flat, segments = flat[kept], segments[kept]
-    index, bag = ops.from_numpy(np.ascontiguousarray(flat)), ops.from_numpy(segments)
+        kept = np.flatnonzero(raw(index, "embedding_bag() with padding_idx")[:size] != padding)
+    if len(kept) < index.shape[0]:
+        index, segments = ops.take_rows(index, from_array(kept)), segments[kept]
     if max_norm is not None:
         _renorm(weight, index, max_norm, norm_type)
     rows = ops.take_rows(weight, index, None, bool(scale_grad_by_freq))
     if per_sample_weights is not None:
-        factors = ops.take_rows(ops.reshape(per_sample_weights, (-1,)), ops.from_numpy(kept))
+        factors = ops.take_rows(ops.reshape(per_sample_weights, (-1,)), from_array(kept))
         rows = rows * ops.unsqueeze(factors, -1)
-    return _reduced(rows, bag, bags, mode)
+    return _reduced(rows, from_array(segments), bags, mode)

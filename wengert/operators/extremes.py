@@ -4,13 +4,16 @@ Without an index, a tie shares the gradient evenly. Where an index is returned, 
 elements, and the gradient goes to that element. NaN counts as both the largest and the smallest.
 """
 
+import math
 from typing import Any
 
 import numpy as np
 
 from wengert.array.dtype import int64
 from wengert.array.shape import axes_of, reduced
+from wengert.core.apply import execute
 from wengert.core.arguments import Anything, Axes, Axis, AxisOrNone, Int, Integer, Real
+from wengert.core.batch import plain_front
 from wengert.core.families import bilinear, composite, nondifferentiable, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
@@ -46,14 +49,18 @@ def _extremes(s: Any) -> list[Any]:
     ]  # fmt: skip
 
 
-@operator(vjp={"input": evenly}, jvp={"input": mean_of_reaching}, spec=_extreme_spec("amax"), samples=_extremes)
+@operator(
+    vjp={"input": evenly}, jvp={"input": mean_of_reaching}, batch="front", spec=_extreme_spec("amax"), samples=_extremes
+)
 def amax(input: Real, dim: Axes = None, keepdim: Any = False) -> Any:
     """Return the largest element, over all dimensions or along ``dim``; ties share the gradient evenly."""
     nonempty("amax", input.shape, dim)
     return np.maximum.reduce(input, axis=dim, keepdims=keepdim)
 
 
-@operator(vjp={"input": evenly}, jvp={"input": mean_of_reaching}, spec=_extreme_spec("amin"), samples=_extremes)
+@operator(
+    vjp={"input": evenly}, jvp={"input": mean_of_reaching}, batch="front", spec=_extreme_spec("amin"), samples=_extremes
+)
 def amin(input: Real, dim: Axes = None, keepdim: Any = False) -> Any:
     """Return the smallest element, over all dimensions or along ``dim``; ties share the gradient evenly."""
     nonempty("amin", input.shape, dim)
@@ -67,6 +74,19 @@ def _aminmax_spec(input: Spec, *, dim: Any = None, keepdim: Any = False) -> tupl
 
 def _one_or_all(dim: Any, shape: Any) -> tuple[int, ...]:
     return axes_of(dim, len(shape))
+
+
+def _over_all(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    """Batching rule of an operator along one dimension, or over all of them: None, which must not mean the batch too."""
+    input = values[0]
+    dim, keepdim = (op.signature.index[name] for name in ("dim", "keepdim"))
+    if values[dim] is not None:
+        return plain_front(op, values, batched, size)
+    given = [ops.reshape(input, (size, math.prod(input.shape[1:]))), *values[1:]]
+    given[dim] = 1
+    shape = (size, *(1,) * (input.ndim - 1)) if values[keepdim] else (size,)
+    found = execute(op, given)
+    return ops.reshape(found, shape) if op.single else tuple(ops.reshape(t, shape) for t in found)
 
 
 def _aminmax_vjp(g: Any, input: Any, min: Any, max: Any, dim: Any, keepdim: Any) -> Any:
@@ -83,6 +103,7 @@ def _aminmax_jvp(t: Any, input: Any, min: Any, max: Any, dim: Any, keepdim: Any)
     outputs=("min", "max"),
     vjp={"input": _aminmax_vjp},
     jvp={"input": _aminmax_jvp},
+    batch=_over_all,
     spec=_aminmax_spec,
     samples=lambda s: [
         s((2, 3)),
@@ -118,6 +139,7 @@ def _indexed(s: Any) -> list[Any]:
     outputs=("values", "indices"),
     vjp={"input": to_taken},
     jvp={"input": from_taken},
+    batch="front",
     spec=index_spec("max"),
     home=(),
     samples=_indexed,
@@ -132,6 +154,7 @@ def max_dim(input: Real, dim: Axis, keepdim: Any = False) -> Any:
     outputs=("values", "indices"),
     vjp={"input": to_taken},
     jvp={"input": from_taken},
+    batch="front",
     spec=index_spec("min"),
     home=(),
     samples=_indexed,
@@ -211,13 +234,13 @@ def _places(s: Any) -> list[Any]:
     ]  # fmt: skip
 
 
-@nondifferentiable(spec=_place_spec, samples=_places)
+@nondifferentiable(batch=_over_all, spec=_place_spec, samples=_places)
 def argmax(input: Real, dim: AxisOrNone = None, keepdim: Any = False) -> Any:
     """Return the index of the largest element, the first of equals: of the flattened tensor, or along ``dim``."""
     return _place(np.argmax, input, dim, keepdim)
 
 
-@nondifferentiable(spec=_place_spec, samples=_places)
+@nondifferentiable(batch=_over_all, spec=_place_spec, samples=_places)
 def argmin(input: Real, dim: AxisOrNone = None, keepdim: Any = False) -> Any:
     """Return the index of the smallest element, the first of equals: of the flattened tensor, or along ``dim``."""
     return _place(np.argmin, input, dim, keepdim)
@@ -229,6 +252,7 @@ def _placed_shape(shape: tuple[int, ...], dim: int, size: int) -> tuple[int, ...
 
 @bilinear(
     transpose={"input": lambda g, dim, index: ops.gather(g, dim, index)},
+    batch="front",
     spec=lambda input, dim, index, size: Spec(_placed_shape(input.shape, dim, size), input.dtype),
     widen=False,
     home=(),

@@ -16,6 +16,7 @@ import numpy as np
 from wengert.array.dtype import FLOAT, real_of
 from wengert.array.shape import as_int, axes_of, axis_of
 from wengert.core.arguments import Complex, Floating
+from wengert.core.batch import front, shifted
 from wengert.core.families import composite, linear
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
@@ -49,6 +50,7 @@ def _complex_samples(s: Any) -> list[Any]:
 
 @linear(
     transpose=lambda g, dim, forward, norm: ops.fft_complex(g, dim, not forward, _OPPOSITE[norm]),
+    batch=front(dim=shifted),
     spec=lambda input, dim, forward, norm: input,
     home=(),
     samples=_complex_samples,
@@ -80,6 +82,7 @@ def _real_transpose(g: Any, input_shape: Any, dim: Any, norm: Any) -> Any:
 
 @linear(
     transpose=_real_transpose,
+    batch=front(dim=shifted),
     spec=_half_spec,
     home=(),
     samples=lambda s: [
@@ -106,6 +109,7 @@ def _inverse_transpose(g: Any, size: Any, dim: Any, norm: Any) -> Any:
 
 @linear(
     transpose=_inverse_transpose,
+    batch=front(dim=shifted),
     spec=_inverse_spec,
     home=(),
     samples=lambda s: [
@@ -139,6 +143,8 @@ def _dims(name: str, input: Any, s: Any, dim: Any) -> tuple[tuple[int, ...], lis
         ShapeError: if both are given in different numbers. RuntimeError: if a dimension is given twice.
     """
     wanted = None if s is None else [as_int(n, "s") for n in (s if isinstance(s, Sequence) else (s,))]
+    if dim is not None and dim != () and not input.ndim:
+        raise IndexError(f"{name}(): dim={dim} names a dimension of a tensor that has none")
     if dim is not None:
         dims = axes_of(tuple(dim) if isinstance(dim, Sequence) else (dim,), input.ndim) if dim != () else ()
     elif wanted is None:

@@ -7,7 +7,9 @@ import numpy as np
 
 from wengert.array.dtype import DType
 from wengert.array.shape import broadcast_shapes
+from wengert.core.apply import execute
 from wengert.core.arguments import Anything, AnythingOrScalar, DTypeOrNone, Size
+from wengert.core.batch import aligned
 from wengert.core.families import linear, operator
 from wengert.core.inplace import adopt, check_writable
 from wengert.core.operator import Spec
@@ -25,8 +27,14 @@ def _copied_spec(src: Spec, size: tuple[int, ...], dtype: DType) -> Spec:
     return Spec(tuple(size), dtype)
 
 
+def _copied_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    src, shape, dtype = values
+    return execute(op, [aligned(src, len(shape)), (size, *shape), dtype])
+
+
 @linear(
     transpose=lambda g, src_shape, src_dtype: ops.cast(ops.sum_to_size(g, src_shape), src_dtype),
+    batch=_copied_batch,
     spec=_copied_spec,
     view=True,
     widen=False,
@@ -66,6 +74,16 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     return written("copy_", self)
 
 
+def _fill_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    input, value = values
+    if not batched[1]:
+        return execute(op, values)
+    if value.ndim > 1:
+        raise ShapeError(f"fill_() takes a number or a 0-d tensor, got shape {tuple(value.shape[1:])}")
+    shape = tuple(input.shape)[bool(batched[0]) :]
+    return ops.clone(ops.copied(aligned(value, len(shape)), (size, *shape), input.dtype))
+
+
 @operator(
     vjp={
         "input": lambda g: ops.zeros_like(g),
@@ -75,6 +93,7 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
         "input": lambda t: ops.zeros_like(t),
         "value": lambda t, input_shape, input_dtype: ops.copied(t, input_shape, input_dtype),
     },
+    batch=_fill_batch,
     spec=lambda input, value: input,
     widen=False,
     samples=lambda s: [s((2, 3), 2.5), s((2, 3), ()), s((), ()), s((0, 2), 1)],

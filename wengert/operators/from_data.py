@@ -10,7 +10,7 @@ from wengert.array.device import to_device
 from wengert.array.dtype import DType, dtype_of, promote_types, scalar_dtype, to_dtype
 from wengert.core.methods import attach
 from wengert.core.registry import ops
-from wengert.core.tensor import Tensor, alias, from_array
+from wengert.core.tensor import Tensor, alias, from_array, raw
 from wengert.errors import GradientLossWarning
 from wengert.operators.create import creation, finished
 from wengert.operators.to_dtype import converted
@@ -207,6 +207,35 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     if not hasattr(ext_tensor, "__dlpack__"):
         raise TypeError(f"from_dlpack() takes an object with __dlpack__, got {type(ext_tensor).__name__}")
     return from_numpy(np.from_dlpack(ext_tensor, copy=copy))
+
+
+def exported(
+    self: Any, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: Any = None,
+    copy: bool | None = None,
+) -> Any:  # fmt: skip
+    """Return the tensor's memory as a DLPack capsule, for ``from_dlpack`` of another library.
+
+    Raises:
+        RuntimeError: if it requires a gradient, which would be lost. BufferError: if it cannot be given without a copy.
+    """
+    if self.requires_grad:
+        raise RuntimeError("a tensor that requires grad cannot be exported by DLPack; use .detach()")
+    array = raw(self, "DLPack export")
+    if any(stride < 0 for stride in array.strides):  # some importers cannot read these
+        if copy is False:
+            raise BufferError("a tensor with negative strides cannot be exported by DLPack without a copy")
+        array = array.copy()
+    options = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+    return array.__dlpack__(**{k: v for k, v in options.items() if v is not None})
+
+
+def exported_device(self: Any) -> tuple[int, int]:
+    """Return the device as DLPack counts them: (1, 0) is the CPU."""
+    return (1, 0)
+
+
+attach("__dlpack__", exported)
+attach("__dlpack_device__", exported_device)
 
 
 def new_tensor(self: Any, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:

@@ -9,12 +9,14 @@ import numpy as np
 from wengert.array.shape import axis_of, broadcast_shapes
 from wengert.core.apply import as_tensor
 from wengert.core.arguments import Anything, AnythingOrScalar, Axis, Integer
+from wengert.core.batch import Body
 from wengert.core.families import bilinear, composite, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.errors import ShapeError
 from wengert.kernels import scatter as kernels
+from wengert.operators.gather_batch import along_batch
 from wengert.operators.writes import inplace_writer, publish_method
 
 __all__ = [
@@ -103,11 +105,13 @@ def _gather_spec(input: Spec, dim: int, index: Spec, *, sparse_grad: bool = Fals
             ops.zeros(input_shape, dtype=g.dtype), dim, index, g
         )
     },
+    batch=along_batch,
     spec=_gather_spec,
     widen=False,
     samples=lambda s: [
         s((3, 2), 0, s.array([[0, 2], [2, 2]])), s((2, 3), -1, s.array([[1, 1, 0, 2]])), s((), 0, s.array(0)),
-        s((3,), 0, s.array(np.empty(0, np.int64))), s((0, 2), 1, s.array(np.empty((0, 1), np.int64))),
+        s((3,), 0, s.array(np.empty(0, np.int64))), s((3,), 0, s.array(np.empty((2, 0), np.int64))),
+        s((0, 2), 1, s.array(np.empty((0, 1), np.int64))),
         s.error(IndexError, "index 3 is out of bounds for dimension 0 with size 3", (3,), 0, s.array([3])),
         s.error(IndexError, "index -1 is out of bounds", (3,), 0, s.array([-1])),
         s.error(RuntimeError, "must not be larger", (3, 1), 0, s.array([[0, 1]])),
@@ -115,18 +119,21 @@ def _gather_spec(input: Spec, dim: int, index: Spec, *, sparse_grad: bool = Fals
 )  # fmt: skip
 def gather(input: Anything, dim: Axis, index: Integer, *, sparse_grad: bool = False) -> Any:
     """Return ``out[i][j] = input[index[i][j]][j]`` for ``dim`` 0, and likewise along any other dimension."""
-    return kernels.gather(input, dim, index)
+    return kernels.gather(input, dim, index) if index.size else np.empty(index.shape, input.dtype)
 
 
 @composite(
     method=True,
     samples=lambda s: [
         s((2, 3), s.array([[1], [0]]), 1), s((2, 3), s.array([[0, 1, 1]]), 0), s((2, 2), s.array([3, 0])),
-        s((1, 3), s.array([[2], [0]]), -1),
+        s((1, 3), s.array([[2], [0]]), -1), s((2, 3), s.array([[-1], [0]]), 1),
     ],
 )  # fmt: skip
 def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
-    """Return ``input`` at ``indices`` along ``dim``, the rest broadcast; without ``dim`` both count as flat."""
+    """Return ``input`` at ``indices`` along ``dim``, the rest broadcast; without ``dim`` both count as flat.
+
+    Negative indices count from the end of ``dim``.
+    """
     input, indices = as_tensor(input), as_tensor(indices)
     if dim is None:
         return ops.gather(ops.reshape(input, (-1,)), 0, ops.reshape(indices, (-1,)))
@@ -141,6 +148,7 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
     shape[dim] = input.shape[dim]
     wide = ops.expand(input, tuple(shape))
     shape[dim] = indices.shape[dim]
+    indices = ops.where(indices < 0, indices + input.shape[dim], indices)
     return ops.gather(wide, dim, ops.expand(indices, tuple(shape)))
 
 
@@ -171,6 +179,7 @@ def _write(input: Any, dim: int, index: Any, src: Any) -> Any:
         "input": lambda t, dim, index: ops.scatter_write(t, dim, index, 0),
         "src": lambda t, input, dim, index: ops.scatter_write(ops.zeros_like(input), dim, index, t),
     },
+    batch=along_batch,
     spec=_scatter_spec,
     widen=False,
     home=(),
@@ -196,6 +205,7 @@ def scatter_write(input: Anything, dim: Axis, index: Integer, src: AnythingOrSca
         "input": lambda t: t,
         "src": lambda t, input, dim, index: ops.scatter_add(ops.zeros_like(input), dim, index, t),
     },
+    batch=along_batch,
     spec=_scatter_spec,
     inplace=True,
     samples=lambda s: [
@@ -207,7 +217,7 @@ def scatter_write(input: Anything, dim: Axis, index: Integer, src: AnythingOrSca
 )  # fmt: skip
 def scatter_add(input: Anything, dim: Axis, index: Integer, src: Anything) -> Any:
     """Return ``input`` with ``src`` added where ``index`` points along ``dim``; elements that meet add up."""
-    return kernels.scatter_add(input, dim, index, src)
+    return kernels.scatter_add(input, dim, index, src) if index.size else np.array(input, order="C")
 
 
 inplace_writer("scatter_write", _write, public=False)
@@ -294,10 +304,23 @@ def _put_spec(input: Spec, index: Spec, source: Spec, accumulate: bool = False) 
     return input
 
 
+def _taken(input: Any, index: Any) -> Any:
+    return ops.index_read(ops.reshape(input, (input.numel(),)), (index,), (0,))
+
+
+def _written(input: Any, index: Any, source: Any, accumulate: bool) -> Any:
+    flat, values = ops.reshape(input, (input.numel(),)), ops.reshape(source, (source.numel(),))
+    if source.dtype is not input.dtype:
+        values = ops.cast(values, input.dtype)
+    found = ops.index_write(flat, values, (ops.reshape(index, (index.numel(),)),), (0,), accumulate)
+    return ops.reshape(found, tuple(input.shape))
+
+
 @bilinear(
     transpose={
         "input": lambda g, index, input_shape: ops.put(ops.zeros(input_shape, dtype=g.dtype), index, g, accumulate=True)
     },
+    batch=Body(_taken),
     spec=lambda input, index: Spec(tuple(index.shape), input.dtype),
     widen=False,
     samples=lambda s: [
@@ -327,6 +350,7 @@ def take(input: Anything, index: Integer) -> Any:
         "input": lambda t, index, accumulate: t if accumulate else _emptied(t, index),
         "source": lambda t, input, index, accumulate: ops.put(ops.zeros_like(input), index, t, accumulate),
     },
+    batch=Body(_written),
     spec=_put_spec,
     widen=False,
     samples=lambda s: [

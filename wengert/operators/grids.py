@@ -1,14 +1,19 @@
-"""Grids and tables from vectors: meshgrid, cartesian_prod, vander."""
+"""Grids and tables from vectors: meshgrid, cartesian_prod, combinations, vander."""
 
+import itertools
+import math
 from typing import Any
+
+import numpy as np
 
 from wengert.array.shape import as_int
 from wengert.core.apply import as_tensor
 from wengert.core.families import composite
 from wengert.core.registry import ops
+from wengert.core.tensor import from_array
 from wengert.errors import ShapeError
 
-__all__ = ["cartesian_prod", "meshgrid", "vander"]
+__all__ = ["cartesian_prod", "combinations", "meshgrid", "vander"]
 
 
 @composite(samples=lambda s: [s((2,), (3,)), s((2,), (), (1,)), s((2,), (3,), indexing="xy")])
@@ -44,6 +49,28 @@ def cartesian_prod(*tensors: Any) -> Any:
     if len(tensors) == 1:
         return as_tensor(tensors[0])
     return ops.stack([ops.reshape(grid, (-1,)) for grid in ops.meshgrid(*tensors)], -1)
+
+
+@composite(
+    samples=lambda s: [
+        s((4,)), s((3,), r=3), s((3,), r=2, with_replacement=True), s((2,), r=3), s((3,), r=0), s((3,), r=1), s((0,)),
+        s.error(ValueError, "takes a vector", (2, 2)), s.error(ValueError, "must not be negative", (2,), r=-1),
+    ]
+)  # fmt: skip
+def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
+    """Return every choice of ``r`` elements of a vector, one per row, in the order of :func:`itertools.combinations`."""
+    input, r = as_tensor(input), as_int(r, "r")
+    if input.ndim != 1:
+        raise ShapeError(f"combinations() takes a vector, got shape {tuple(input.shape)}")
+    if r < 0:
+        raise ValueError(f"combinations(): r must not be negative, got {r}")
+    if r == 0:
+        return input.new_empty(0)
+    n = input.shape[0]
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    count = (math.comb(n + r - 1, r) if n else 0) if with_replacement else math.comb(n, r)
+    places = np.fromiter(itertools.chain.from_iterable(choose(range(n), r)), np.int64, count * r)
+    return ops.take(input, from_array(places.reshape(count, r)))
 
 
 @composite(

@@ -1,21 +1,24 @@
 """Slices taken, added, copied or filled at positions along one dimension: index_select, index_add, index_put, …"""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from wengert.array.shape import axis_of
+from wengert.array.dtype import bool_
+from wengert.array.shape import axis_of, size_of
 from wengert.core.apply import as_tensor
 from wengert.core.families import composite
 from wengert.core.registry import operators, ops
 from wengert.core.tensor import Tensor
 from wengert.errors import DTypeError, ShapeError
+from wengert.operators.checks import known
 from wengert.operators.gather import check_bounds
 from wengert.operators.indexing import parse, write_at
 from wengert.operators.writes import check_target, publish_method, write_recorded
 
-__all__ = ["index_add", "index_copy", "index_fill", "index_put", "index_select"]
+__all__ = ["index_add", "index_copy", "index_fill", "index_put", "index_select", "unravel_index"]
 
 
 def _positions(name: str, input: Any, dim: int, index: Any) -> tuple[int, Any]:
@@ -26,8 +29,9 @@ def _positions(name: str, input: Any, dim: int, index: Any) -> tuple[int, Any]:
     if index.ndim > 1:
         raise ShapeError(f"{name}(): index must be a vector, got shape {tuple(index.shape)}")
     size = input.shape[dim] if input.ndim else 1
-    if isinstance(index._payload, np.ndarray):
-        check_bounds(name, index._payload, dim, size)
+    places = known(index)
+    if places is not None:
+        check_bounds(name, places, dim, size)
     return dim, ops.reshape(index, (-1,)) if not index.ndim else index
 
 
@@ -130,8 +134,15 @@ def _index_fill(name: str, input: Any, dim: int, index: Any, value: Any) -> Any:
     if isinstance(value, Tensor) and value.ndim:
         raise ShapeError(f"{name}() takes a number or a 0-d tensor, got shape {tuple(value.shape)}")
     value = value if isinstance(value, Tensor) else ops.full((), value, dtype=input.dtype)
-    once = ops.unique(index)  # a position given twice is filled once, and passes its gradient once
-    return _written(name, name.endswith("_"), input, dim, once, value, False)
+    twin = name.endswith("_")
+    if known(index) is not None:
+        once = ops.unique(index)  # a position given twice is filled once, and passes its gradient once
+        return _written(name, twin, input, dim, once, value, False)
+    size = input.shape[dim] if input.ndim else 1
+    filled = ops.index_write(ops.zeros(size, dtype=bool_), ops.ones((), dtype=bool_), (index,), (0,), False)
+    filled = ops.reshape(filled, tuple(size if d == dim else 1 for d in range(input.ndim)))
+    found = ops.where(filled, ops.cast(value, input.dtype), input)
+    return ops.copy_(input, found) if twin else found
 
 
 @composite(
@@ -171,6 +182,7 @@ def _index_put(name: str, input: Any, indices: Sequence[Any], values: Any, accum
 
 @composite(
     method=True,
+    batch="refuse",
     samples=lambda s: [
         s((3, 2), [s.array([2, 0])], (2, 2)), s((2, 3), [s.array([0, 0]), s.array([1, 1])], (2,), accumulate=True),
         s((2, 3), [s.array([True, False])], (3,)),
@@ -189,3 +201,21 @@ def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -
 
 for _function in (index_add_, index_copy_, index_fill_, index_put_):
     publish_method(_function)
+
+
+@composite(
+    samples=lambda s: [
+        s(s.array(4), shape=(3, 2)), s(s.array([[4, 1], [0, 5]]), shape=(3, 2)), s(s.array([2, 0]), shape=3),
+        s(s.array(np.zeros(0, np.int64)), shape=(2, 0)),
+        s.error(TypeError, "integer", (2,), shape=(2, 3)), s.error(ValueError, "negative", s.array([1]), shape=(2, -3)),
+    ],
+)  # fmt: skip
+def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+    """Return, for flat positions in a tensor of ``shape``, their positions in each dimension: one tensor for each."""
+    indices, sizes = as_tensor(indices), size_of(shape, "shape")
+    if indices.dtype.category != 1:
+        raise DTypeError(f"unravel_index(): indices must be an integer tensor, got {indices.dtype}")
+    if min(sizes, default=0) < 0:
+        raise ValueError(f"unravel_index(): shape must not have negative sizes, got {sizes}")
+    steps = [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
+    return tuple(ops.floor_divide(indices, max(s, 1)) % max(n, 1) for n, s in zip(sizes, steps, strict=True))

@@ -59,7 +59,8 @@ def _indexed(shape: tuple[int, ...], index: Basic) -> tuple[int, ...]:
     samples=lambda s: [
         s((3, 4), index=(1, slice(0, 4, 2))), s((3, 4), index=(None, slice(1, 3, 1), 2)), s((3,), index=(2,)),
         s((), index=()),
-        s((), index=(None,)), s((3, 0), index=(slice(0, 0, 1),)), s((2, 3), index=(slice(1, 1, 1), slice(0, 3, 1))),
+        s((), index=(None,)), s((3, 4), index=(slice(2, None, -1), slice(3, 0, -2))), s((3, 0), index=(slice(0, 0, 1),)),
+        s((2, 3), index=(slice(1, 1, 1), slice(0, 3, 1))),
     ],
 )  # fmt: skip
 def getitem(input: Anything, index: Any) -> Any:
@@ -75,7 +76,8 @@ def getitem(input: Anything, index: Any) -> Any:
     home=(),
     samples=lambda s: [
         s((2,), index=(1, slice(0, 4, 2)), shape=(3, 4)), s((1, 2), index=(None, slice(1, 3, 1), 2), shape=(3, 4)),
-        s((), index=(2,), shape=(3,)), s((), index=(), shape=()), s((0, 0), index=(slice(0, 0, 1),), shape=(3, 0)),
+        s((), index=(2,), shape=(3,)), s((2, 2), index=(slice(2, None, -2), slice(1, None, -1)), shape=(3, 2)),
+        s((), index=(), shape=()), s((0, 0), index=(slice(0, 0, 1),), shape=(3, 0)),
     ],
 )  # fmt: skip
 def getitem_transpose(input: Anything, index: Any, shape: Any) -> Any:
@@ -296,13 +298,14 @@ def _position(item: int, dim: int, size: int) -> int:
 
 
 def _slice(item: slice, size: int) -> slice:
+    """Return a slice with its ends inside the dimension; one that goes backwards, which PyTorch refuses, is a view too."""
     try:
         start, stop, step = item.indices(size)
     except TypeError:
         raise TypeError(f"getitem(): the ends and the step of a slice must be ints or None, got {item!r}") from None
-    if step <= 0:
-        raise ValueError(f"slice steps must be positive, got {step}; use flip() to reverse a dimension")
-    return slice(start, max(start, stop), step)
+    if step > 0:
+        return slice(start, max(start, stop), step)
+    return slice(start, None if stop < 0 else stop, step) if start > stop else slice(0, 0, 1)
 
 
 def _plain_index(key: Any, shape: tuple[int, ...]) -> Basic | None:
@@ -356,11 +359,14 @@ def parse(key: Any, shape: tuple[int, ...]) -> Key:
 
 
 def _positions(item: Any, shape: tuple[int, ...], dim: int) -> list[Any]:
-    """Return an index tensor as integer tensors: itself, or what a mask says True for, a tensor per dimension."""
+    """Return an index tensor as integer tensors: itself, or what a mask says True for, a tensor per dimension.
+
+    A mask may have size 0 in the place of any size, as the array API standard has it: it then takes nothing.
+    """
     if item.dtype.category:
         return [item]
     for k, size in enumerate(item.shape):
-        if shape[dim + k] != size:
+        if size and shape[dim + k] != size:
             raise IndexError(
                 f"the mask of shape {tuple(item.shape)} does not fit the tensor of shape {tuple(shape)}: "
                 f"size {size} at its dimension {k}, {shape[dim + k]} at dimension {dim + k} of the tensor"

@@ -7,8 +7,9 @@ import numpy as np
 
 from wengert.array.dtype import result_dtype
 from wengert.array.shape import as_int, axis_of, size_of
-from wengert.core.apply import as_tensor
+from wengert.core.apply import as_tensor, common_dtype, execute
 from wengert.core.arguments import Anything, Axis, Tensors
+from wengert.core.batch import expanded, front, shifted
 from wengert.core.families import composite, linear
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
@@ -66,9 +67,20 @@ def _cat_transpose(g: Any, dim: int, tensors_shape: Any) -> list[Any]:
     return parts
 
 
+def _cat_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    """Join all examples at once; the tensors of shape (0,) that do not count would need other dimensions."""
+    tensors, dim = values
+    shapes = [tuple(t.shape)[bool(b) :] for t, b in zip(tensors, batched[0], strict=True)]
+    dim, ndim, dtype = _cat_dim(shapes, dim), len(_joined(shapes, dim)), common_dtype(op, values)
+    wide = [t if b else expanded(t, size) for t, b in zip(tensors, batched[0], strict=True)]
+    counted = [ops.cast(t, dtype) if t.dtype is not dtype else t for t in wide if t.ndim == ndim + 1]
+    return execute(op, [tuple(counted), dim + 1])
+
+
 @linear(
     transpose=_cat_transpose,
     places=True,
+    batch=_cat_batch,
     spec=_cat_spec,
     promote="same",
     result="same",
@@ -107,6 +119,7 @@ def _stacked(shapes: Sequence[tuple[int, ...]], dim: int) -> tuple[int, ...]:
 @linear(
     transpose=lambda g, dim: list(ops.unbind(g, dim)),
     places=True,
+    batch=front(dim=shifted),
     spec=lambda tensors, dim=0: Spec(
         _stacked([t.shape for t in tensors], dim),
         result_dtype([t.dtype for t in tensors], [], [], settings.default_dtype),
@@ -170,6 +183,10 @@ def _sized(shape: tuple[int, ...], dim: int, name: str) -> int:
     return shape[dim]
 
 
+def _cut_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    return execute(op, [*values[:-1], values[-1] + 1])
+
+
 def _unbound(input: Spec, dim: int = 0) -> tuple[Spec, ...]:
     part = Spec((*input.shape[:dim], *input.shape[dim + 1 :]), input.dtype)
     return (part,) * _sized(input.shape, dim, "unbind")
@@ -177,6 +194,7 @@ def _unbound(input: Spec, dim: int = 0) -> tuple[Spec, ...]:
 
 @linear(
     transpose=lambda g, dim: ops.stack(g, dim),
+    batch=_cut_batch,
     spec=_unbound,
     variable=True,
     view=True,
@@ -208,6 +226,7 @@ def _split_spec(input: Spec, split_sizes: Any, dim: int = 0) -> tuple[Spec, ...]
 
 @linear(
     transpose=lambda g, dim: ops.cat(g, dim),
+    batch=_cut_batch,
     spec=_split_spec,
     variable=True,
     view=True,
@@ -273,6 +292,29 @@ def _bounds(size: int, indices_or_sections: Any) -> list[tuple[int, int]]:
         return list(zip([0, *ends[:-1]], ends, strict=True))
     marks = [slice(as_int(i, "index")).indices(size)[1] for i in indices_or_sections]
     return [(start, max(start, end)) for start, end in zip([0, *marks], [*marks, size], strict=True)]
+
+
+def _apart(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return parts as tensors of their own memory, which may be written in place."""
+    return tuple(ops.clone(part) for part in parts)
+
+
+@composite(method=True, samples=lambda s: [s((5, 2), 2), s((2, 3), 2, 1)])
+def unsafe_split(tensor: Any, split_size: Any, dim: int = 0) -> tuple[Any, ...]:
+    """Return the parts of :func:`split` without a tie to the tensor, so that each may be written in place."""
+    return _apart(ops.split(tensor, split_size, dim))
+
+
+@composite(method=True, samples=lambda s: [s((3, 2), [1, 2])])
+def unsafe_split_with_sizes(input: Any, split_sizes: Any, dim: int = 0) -> tuple[Any, ...]:
+    """Return the parts of :func:`split_with_sizes` without a tie to the tensor, so that each may be written in place."""
+    return _apart(ops.split_with_sizes(input, split_sizes, dim))
+
+
+@composite(method=True, samples=lambda s: [s((5, 2), 2), s((2, 5), 3, 1)])
+def unsafe_chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
+    """Return the parts of :func:`chunk` without a tie to the tensor, so that each may be written in place."""
+    return _apart(ops.chunk(input, chunks, dim))
 
 
 @composite(method=True, samples=lambda s: [s((5, 2), 3), s((5,), [1, 3]), s((3,), [2, 1, -1])])

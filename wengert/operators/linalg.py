@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.dtype import bool_
 from wengert.array.shape import as_int, broadcast_shapes
 from wengert.core.arguments import Inexact
 from wengert.core.families import composite, operator
@@ -42,6 +43,7 @@ _SINGULAR = [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 2.0], [2.0, 4.0]]]
 @operator(
     vjp={"A": lambda g, out: -(out.mH @ (g @ out.mH))},
     jvp={"A": lambda t, out: -(out @ (t @ out))},
+    batch="front",
     spec=same_spec("linalg_inv"),
     samples=lambda s: [
         s(s.array(_A3)), s(s.array(_BATCH)), s(s.array(_COMPLEX)), s((0, 0)), s((0, 2, 2)), s(s.array([[2.0]])),
@@ -100,6 +102,7 @@ def _solve_jvp(tangents: Any, A: Any, out: Any) -> Any:
 @operator(
     vjp=_solve_vjp,
     jvp=_solve_jvp,
+    batch="broadcast",
     spec=_solve_spec,
     home=(),
     samples=lambda s: [
@@ -179,6 +182,7 @@ def _triangular_jvp(tangents: Any, A: Any, out: Any, upper: Any, left: Any, unit
 @operator(
     vjp=_triangular_vjp,
     jvp=_triangular_jvp,
+    batch="broadcast",
     spec=_triangular_spec,
     samples=lambda s: [
         s(s.array(_A3), (3, 2), upper=True), s(s.array(_A3), (3, 2), upper=False),
@@ -255,8 +259,10 @@ def linalg_matrix_power(A: Any, n: int) -> Any:
     """
     size = square_shape("linalg_matrix_power", A.shape)
     count = as_int(n, "n")
-    if count in (0, 1):
-        return ops.clone(A if count else ops.expand(ops.eye(size, dtype=A.dtype), tuple(A.shape)))
+    if count == 0:  # the identity, with a gradient of zeros
+        return ops.where(ops.zeros((), dtype=bool_), A, ops.eye(size, dtype=A.dtype))
+    if count == 1:
+        return ops.clone(A)
     base = ops.linalg_inv(A) if count < 0 else A
     power = None
     for bit in bin(abs(count))[:1:-1]:
@@ -283,6 +289,7 @@ def _exp_push(A: Any, E: Any) -> Any:
 @operator(
     vjp={"A": lambda g, A: _exp_push(A.mH, g)},
     jvp={"A": lambda t, A: _exp_push(A, t)},
+    batch="front",
     spec=same_spec("linalg_matrix_exp"),
     samples=lambda s: [
         s(s.array(_A2)), s(s.array(_BATCH)), s((2, 2), kind="complex"), s((0, 0)), s((0, 2, 2)), s((1, 1)),

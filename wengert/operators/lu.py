@@ -19,7 +19,7 @@ from wengert.operators.matrices import failure, is_vector, matrix_shape, square_
 
 __all__ = [
     "linalg_inv_ex", "linalg_lu", "linalg_lu_factor", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_solve_ex", "lu",
-    "lu_packed", "lu_permutation", "lu_solve", "lu_unpack",
+    "lu_packed", "lu_permutation", "lu_solve", "lu_unpack", "refuse_failures",
 ]  # fmt: skip
 
 _A3 = [[1.0, 2.0, -0.5], [3.0, 1.0, 1.0], [-1.0, 0.2, 2.5]]
@@ -114,6 +114,7 @@ def _lu_spec(A: Spec, *, pivot: Any = True) -> tuple[Spec, Spec, Spec]:
     outputs=("LU", "pivots", "info"),
     vjp={"A": _lu_vjp},
     jvp={"A": _lu_jvp},
+    batch="front",
     spec=_lu_spec,
     home=(),
     samples=lambda s: [
@@ -129,6 +130,7 @@ def lu_packed(A: Inexact, *, pivot: Any = True) -> Any:
 
 
 @nondifferentiable(
+    batch="front",
     spec=lambda pivots, m, dtype: Spec((*pivots.shape[:-1], m, m), dtype),
     home=(),
     samples=lambda s: [
@@ -173,16 +175,31 @@ class Solution(NamedTuple):
     info: Any
 
 
-def _check_info(name: str, info: Any) -> None:
-    """Refuse matrices with a zero pivot.
+@nondifferentiable(
+    spec=lambda info, owner, why: info,
+    batch="front",
+    home=(),
+    samples=lambda s: [
+        s(s.array([0, 0]), owner="linalg_lu_factor", why="singular"),
+        s.error(RuntimeError, "matrix 1 of the batch: element 2 is zero", s.array([0, 2]), owner="f", why="element {} is zero"),
+    ],
+)  # fmt: skip
+def refuse_failures(info: Integer, owner: Any, why: Any) -> Any:
+    """Return what LAPACK says of each matrix: 0, or where it failed.
+
+    It is an operator because only a kernel sees the numbers inside of a transform.
 
     Raises:
-        LinAlgError: naming the first.
+        LinAlgError: naming the first matrix that failed; ``why`` says so, with the number in it.
     """
-    numbers = info.numpy()
-    if numbers.any():
-        first = numbers.ravel()[np.flatnonzero(numbers.ravel())[0]]
-        raise failure(name, numbers != 0, f"it is singular: element {first} of U's diagonal is zero")
+    if info.any():
+        raise failure(owner, info != 0, why.format(info.ravel()[np.flatnonzero(info.ravel())[0]]))
+    return info.copy()
+
+
+def _check_info(name: str, info: Any) -> None:
+    """Refuse matrices with a zero pivot; LinAlgError names the first."""
+    ops.refuse_failures(info, name, "it is singular: element {} of U's diagonal is zero")
 
 
 @composite(

@@ -12,18 +12,20 @@ import numpy as np
 
 from wengert.array.dtype import dtype_of, finfo, real_of, to_dtype
 from wengert.array.shape import axis_of
-from wengert.core.apply import as_tensor, write_out
-from wengert.core.arguments import Inexact
+from wengert.core.apply import execute, write_out
+from wengert.core.arguments import Inexact, RealOrScalar
+from wengert.core.batch import aligned, expanded
 from wengert.core.families import composite, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import operators, ops
 from wengert.core.tensor import Tensor
 from wengert.errors import ShapeError
+from wengert.operators.checks import known
 from wengert.operators.matrices import checked, is_vector, matrix_shape, square_shape
 
 __all__ = [
-    "linalg_cond", "linalg_lstsq", "linalg_matrix_norm", "linalg_matrix_rank", "linalg_norm", "linalg_pinv", "pinverse",
-    "pseudo_inverse",
+    "frobenius_norm", "linalg_cond", "linalg_lstsq", "linalg_matrix_norm", "linalg_matrix_rank", "linalg_norm",
+    "linalg_pinv", "nuclear_norm", "pinverse", "pseudo_inverse",
 ]  # fmt: skip
 
 _A3 = [[1.0, 2.0, -0.5], [3.0, 1.0, 1.0], [-1.0, 0.2, 2.5]]
@@ -42,6 +44,9 @@ def _written(name: str, out: Any, result: Any) -> Any:
 
 
 def _largest_or_smallest(values: Any, dim: int, order: float, keepdim: bool = False) -> Any:
+    """Return the largest or smallest of sizes; the largest of none is 0."""
+    if order > 0 and not values.shape[dim]:
+        return ops.sum(values, dim, keepdim)
     return (ops.amax if order > 0 else ops.amin)(values, dim, keepdim)
 
 
@@ -49,7 +54,7 @@ def _largest_or_smallest(values: Any, dim: int, order: float, keepdim: bool = Fa
     samples=lambda s: [
         s(s.array(_A3)), *[s((3, 2), ord) for ord in ("nuc", 2, -2, 1, -1, math.inf, -math.inf)],
         s((2, 3, 2), dim=(0, 1)), s((2, 3, 2), 2, dim=(2, 0), keepdim=True), s((2, 3, 2), 1, dim=(0, 2), keepdim=True),
-        s(s.array(_COMPLEX), "nuc"), s((0, 2)), s((0, 2), "nuc"), s((2, 2), of="float32", dtype="float64", grad=False),
+        s(s.array(_COMPLEX), "nuc"), s((0, 2)), s((0, 2), "nuc"), s((0, 2), 2), s((0, 2), math.inf), s((2, 2), of="float32", dtype="float64", grad=False),
         s.error(ValueError, "ord must be", (2, 2), 3), s.error(RuntimeError, "two different", (2, 2), dim=(0, 0)),
         s.error(RuntimeError, "two different", (2, 2), dim=0),
     ],
@@ -146,15 +151,17 @@ def linalg_norm(
         s(s.array(_A3)), *[s(s.array(_A3), p) for p in (2, -2, 1, -1, "fro", "nuc", math.inf, -math.inf)],
         s(s.array(_TALL)), s(s.array([[[3.0, 1.0], [-1.0, 2.5]], [[0.5, -2.0], [1.7, 1.0]]]), 1),
         s(s.array([[[1.0, 2.0], [2.0, 4.0]], [[3.0, 1.0], [0.0, 1.0]]]), "fro", grad=False),
-        s.error(RuntimeError, "square", (2, 3), 1),
+        s((0, 0)), s((2, 0, 3)), s((0, 0), 1), s.error(RuntimeError, "square", (2, 3), 1),
     ],
 )  # fmt: skip
 def linalg_cond(A: Any, p: Any = None) -> Any:
-    """Return the condition number ‖A‖ ‖A⁻¹‖ of each matrix; infinite if it is singular.
+    """Return the condition number ‖A‖ ‖A⁻¹‖ of each matrix; infinite if it is singular, 0 if it is empty.
 
     Args:
         A: (*, n, n); with p None, 2 or -2 also (*, m, n). p: an order of :func:`wengert.linalg.matrix_norm`; None is 2.
     """
+    if not math.prod(matrix_shape("linalg_cond", A.shape)):
+        return ops.sum(ops.abs(A), (-2, -1))
     if p is None or p in (2, -2):
         values = ops.linalg_svdvals(A)
         largest, smallest = ops.select(values, -1, 0), ops.select(values, -1, values.shape[-1] - 1)
@@ -166,17 +173,30 @@ def linalg_cond(A: Any, p: Any = None) -> Any:
     return ops.where(singular, math.inf, both)
 
 
+@composite(samples=lambda s: [s(s.array(_A3)), s((2, 3, 2), dim=(0, 2), keepdim=True)])
+def nuclear_norm(input: Any, dim: Any = (-2, -1), keepdim: bool = False) -> Any:
+    """Return the sum of the singular values; :func:`wengert.linalg.matrix_norm` is its successor."""
+    return ops.linalg_matrix_norm(input, "nuc", dim, keepdim)
+
+
+@composite(samples=lambda s: [s((2, 3), dim=(0, 1)), s((2, 3), 1), s((2, 3), dim=(-1,), keepdim=True)])
+def frobenius_norm(input: Any, dim: Any, keepdim: bool = False) -> Any:
+    """Return the square root of the sum of squares; :func:`wengert.linalg.vector_norm` is its successor."""
+    return ops.linalg_vector_norm(input, 2, dim, keepdim)
+
+
 # ---- rank and pseudo-inverse
 
 
 def _tolerances(A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
-    """Return both tolerances as numbers or arrays: by default max(m, n) ε, relative to the largest singular value."""
-    absolute = atol._payload if isinstance(atol, Tensor) else atol
-    relative = rtol._payload if isinstance(rtol, Tensor) else rtol
-    if relative is None:
+    """Return both tolerances, numbers or tensors: by default max(m, n) ε, relative to the largest singular value."""
+    if rtol is None:
         default = max(A.shape[-2:]) * finfo(A.dtype).eps
-        relative = default if absolute is None else np.where(np.asarray(absolute) > 0, 0.0, default)
-    return 0.0 if absolute is None else absolute, relative
+        if isinstance(atol, Tensor):
+            rtol = ops.where(atol > 0, 0.0, ops.full((), default, dtype=real_of(A.dtype)))
+        else:
+            rtol = default if atol is None or atol <= 0 else 0.0
+    return 0.0 if atol is None else atol, rtol
 
 
 def _threshold(values: Any, atol: Any, rtol: Any) -> Any:
@@ -205,7 +225,9 @@ def linalg_matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, atol
     atol, rtol = _tolerances(A, atol, rtol)
     matrix = A.detach()
     values = ops.abs(ops.linalg_eigvalsh(matrix)) if hermitian else ops.linalg_svdvals(matrix)
-    return ops.sum(ops.gt(values, as_tensor(_threshold(values.numpy(), atol, rtol))), -1)
+    largest = ops.amax(values, -1) if values.shape[-1] else ops.sum(values, -1)
+    threshold = ops.maximum(largest * rtol, ops.full_like(largest, 0.0) + atol)
+    return ops.sum(ops.gt(values, ops.unsqueeze(threshold, -1)), -1)
 
 
 def _pinv_vjp(g: Any, A: Any, out: Any) -> Any:
@@ -235,9 +257,17 @@ def _spectrum(a: Any, hermitian: bool) -> tuple[Any, Any, Any]:
     return vectors, values, vectors.conj().mT
 
 
+def _pinv_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    """Batching rule of the pseudo-inverse: tolerances, too, may be one for each matrix."""
+    A = values[0] if batched[0] else expanded(values[0], size)
+    tolerances = [aligned(v, A.ndim - 3) if b else v for v, b in zip(values[1:3], batched[1:3], strict=True)]
+    return execute(op, [A, *tolerances, values[3]])
+
+
 @operator(
     vjp={"A": _pinv_vjp},
     jvp={"A": _pinv_jvp},
+    batch=_pinv_batch,
     spec=_pinv_spec,
     home=(),
     samples=lambda s: [
@@ -246,9 +276,10 @@ def _spectrum(a: Any, hermitian: bool) -> tuple[Any, Any, Any]:
         s(s.array(_COMPLEX), atol=0.0, rtol=1e-12), s((0, 2), atol=0.0, rtol=1e-12),
         s((3, 2), kind="complex", atol=0.0, rtol=1e-12), s(s.array(_RANK_1), atol=0.0, rtol=1e-6, grad=False),
         s(s.array(_SYMMETRIC), atol=0.0, rtol=1e-12, hermitian=True, grad=False),
+        s(s.array(_BATCH), s.array([0.1, 2.2]), s.array(1e-3), grad=False),
     ],
 )  # fmt: skip
-def pseudo_inverse(A: Inexact, atol: Any, rtol: Any, hermitian: Any = False) -> Any:
+def pseudo_inverse(A: Inexact, atol: RealOrScalar, rtol: RealOrScalar, hermitian: Any = False) -> Any:
     """Return the pseudo-inverse, singular values up to max(atol, rtol σ₁) taken as zero."""
     _pinv_spec(Spec(A.shape, dtype_of(A.dtype)), atol, rtol, hermitian)
     U, S, Vh = checked("linalg_pinv", lambda a: _spectrum(a, bool(hermitian)), A)
@@ -281,7 +312,8 @@ def linalg_pinv(A: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any
                 [0.0000, 0.0000]])
     """
     matrix_shape("linalg_pinv", A.shape)
-    return ops.pseudo_inverse(A, *_tolerances(A, atol, rcond if rtol is None else rtol), hermitian)
+    tolerances = _tolerances(A, atol, rcond if rtol is None else rtol)
+    return ops.pseudo_inverse(A, *(t.detach() if isinstance(t, Tensor) else t for t in tolerances), hermitian)
 
 
 @composite(method=True, samples=lambda s: [s(s.array(_TALL)), s(s.array(_A3), rcond=1e-3)])
@@ -300,6 +332,14 @@ class LeastSquares(NamedTuple):
     residuals: Any
     rank: Any
     singular_values: Any
+
+
+def _residuals(off: Any, full: Any, empty: Any) -> Any:
+    """Return the squared norm of each column where every matrix has full rank, else ``empty``."""
+    found, ranks = ops.sum(ops.square(ops.abs(off)), -2), known(full)
+    if ranks is None:  # the examples of a batch differ
+        return ops.where(ops.unsqueeze(full, -1), found, math.nan)
+    return found if ranks.all() else empty
 
 
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
@@ -326,7 +366,7 @@ def linalg_lstsq(A: Any, B: Any, rcond: Any = None, *, driver: Any = None) -> An
 
     Returns:
         (solution, residuals, rank, singular_values). The residuals, ‖A X - B‖² per column, are empty unless m > n,
-        every A has full rank, and the driver is not ``"gelsy"``.
+        every A has full rank, and the driver is not ``"gelsy"``; under vmap, those of a lower rank are NaN.
 
     Example:
         >>> import wengert as wg
@@ -345,11 +385,10 @@ def linalg_lstsq(A: Any, B: Any, rcond: Any = None, *, driver: Any = None) -> An
         )
     solution = ops.linalg_pinv(A, rtol=rcond) @ columns
     rank = ops.linalg_matrix_rank(A, rtol=rcond)
-    nothing = ops.zeros(0, dtype=real_of(A.dtype))
-    residuals = nothing
-    if chosen != "gelsy" and m > n and bool((rank == n).all()):
-        residuals = ops.sum(ops.square(ops.abs(A @ solution - columns)), -2)
-    values = ops.linalg_svdvals(A.detach()) if chosen in ("gelsd", "gelss") else nothing
+    residuals = ops.reshape(ops.real(ops.narrow(solution, -1, 0, 0)), (0,))  # empty, with the history of the solution
+    if chosen != "gelsy" and m > n:
+        residuals = _residuals(A @ solution - columns, rank == n, residuals)
+    values = ops.linalg_svdvals(A.detach()) if chosen in ("gelsd", "gelss") else ops.zeros(0, dtype=real_of(A.dtype))
     if chosen == "gels":
         rank = ops.zeros(0, dtype=rank.dtype)
     return LeastSquares(ops.squeeze(solution, -1) if vector else solution, residuals, rank, values)

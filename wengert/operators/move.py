@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from wengert.array.dtype import int64, to_dtype
+from wengert.array.layout import is_arranged, memory_order
 from wengert.array.shape import as_int, axes_of, axis_of, broadcast_shapes, infer_size, size_of
 from wengert.core.apply import as_tensor
 from wengert.core.arguments import Anything, Axis, Size
@@ -411,8 +412,13 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
 
 @composite(method=True, samples=lambda s: [s((2, 3))])
 def contiguous(input: Any, memory_format: Any = None) -> Any:
-    """Return the tensor with its elements in row-major order without gaps: itself if they are, else a copy."""
-    return input if input.is_contiguous(memory_format) else ops.clone(input)
+    """Return the tensor with its elements without gaps in the order of ``memory_format``, row-major by default.
+
+    That is the tensor itself if they are so already, else a copy.
+    """
+    order = memory_order("contiguous", memory_format, input.ndim)
+    lies = input.is_contiguous() if order is None else is_arranged(input._payload, order)
+    return input if lies else ops.clone(input, memory_format=memory_format)
 
 
 def _same_shape(name: str) -> Any:

@@ -6,10 +6,11 @@ from typing import Any
 from wengert.array.dtype import finfo, float32
 from wengert.core.families import composite
 from wengert.core.registry import ops
-from wengert.core.tensor import raw, wrote
+from wengert.core.tensor import wrote
 from wengert.errors import ShapeError
+from wengert.operators.checks import known
 
-__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm", "rows_layout"]
 
 BATCH, GROUP = (0, 2, 3), (2, 3)
 
@@ -31,11 +32,15 @@ def _channels(values: Any, ndim: int) -> Any:
 
 def _move(running: Any, value: Any, momentum: float) -> None:
     """Move a running statistic towards the batch's, in its own memory; nothing of it is recorded."""
-    if running is not None:
-        array = raw(running)
-        array *= 1 - momentum
-        array += (momentum * value).astype(array.dtype)
-        wrote(running, "batch_norm")
+    if running is None:
+        return
+    array, new = known(running), known(value)
+    if array is None or new is None:
+        ops.copy_(running, ops.detach(running) * (1 - momentum) + momentum * ops.cast(value, running.dtype))
+        return
+    array *= 1 - momentum
+    array += (momentum * new).astype(array.dtype)
+    wrote(running, "batch_norm")
 
 
 def _by_running(input: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float) -> Any:
@@ -81,6 +86,8 @@ def batch_norm(
     Source: Ioffe & Szegedy, "Batch Normalization" (2015), algorithms 1 and 2.
     """
     if input.ndim < 2:
+        if tuple(input.shape) == (0,):  # nothing to normalise, which PyTorch lets pass
+            return ops.clone(input)
         raise ShapeError(f"batch_norm(): input must be (N, C, …), got shape {tuple(input.shape)}")
     _check_channels("batch_norm", input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if not training:
@@ -97,8 +104,9 @@ def batch_norm(
         input, weight, bias, layout=(n, channels, 1, length), axes=BATCH, eps=eps, center=True
     )
     if n * length:
-        _move(running_mean, raw(mean).reshape(channels), momentum)
-        _move(running_var, raw(var).reshape(channels) * (n * length / (n * length - 1)), momentum)
+        mean, var = (ops.reshape(ops.detach(moment), (channels,)) for moment in (mean, var))
+        _move(running_mean, mean, momentum)
+        _move(running_var, var * (n * length / (n * length - 1)), momentum)
     return out
 
 
@@ -138,8 +146,9 @@ def instance_norm(
     layout = (n, channels, 1, length)
     out, mean, var = ops.normalized(input, weight, bias, layout=layout, axes=GROUP, eps=eps, center=True)
     if n * length:
-        _move(running_mean, raw(mean).mean((0, 2, 3)), momentum)
-        _move(running_var, raw(var).mean((0, 2, 3)) * (length / (length - 1)), momentum)
+        mean, var = (ops.mean(ops.detach(moment), (0, 2, 3)) for moment in (mean, var))
+        _move(running_mean, mean, momentum)
+        _move(running_var, var * (length / (length - 1)), momentum)
     return out
 
 
@@ -170,7 +179,7 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
     return ops.normalized(input, weight, bias, layout=layout, axes=GROUP, eps=eps, center=True)[0]
 
 
-def _rows(name: str, input: Any, normalized_shape: Any, **values: Any) -> tuple[int, int, int, int]:
+def rows_layout(name: str, input: Any, normalized_shape: Any, **values: Any) -> tuple[int, int, int, int]:
     """Return the layout in which each row holds the last dimensions ``normalized_shape``."""
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     lead = input.ndim - len(shape)
@@ -202,7 +211,7 @@ def layer_norm(input: Any, normalized_shape: Any, weight: Any = None, bias: Any 
 
     Source: Ba, Kiros & Hinton, "Layer Normalization" (2016).
     """
-    layout = _rows("layer_norm", input, normalized_shape, weight=weight, bias=bias)
+    layout = rows_layout("layer_norm", input, normalized_shape, weight=weight, bias=bias)
     return ops.normalized(input, weight, bias, layout=layout, axes=GROUP, eps=eps, center=True)[0]
 
 
@@ -211,7 +220,7 @@ def layer_norm(input: Any, normalized_shape: Any, weight: Any = None, bias: Any 
     samples=lambda s: [
         s((2, 3), normalized_shape=(3,)), s((2, 3), [3], (3,)),
         s((2, 2, 3), normalized_shape=(2, 3), weight=s.tensor((2, 3)), eps=0.1), s((3,), [3]), s((0, 3), [3], (3,)),
-        s.error(ValueError, "normalized_shape", (2, 3), 2),
+        s((2, 3), [3], (3,), kind="complex"), s.error(ValueError, "normalized_shape", (2, 3), 2),
     ],
 )  # fmt: skip
 def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
@@ -222,9 +231,15 @@ def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: float |
 
     Source: Zhang & Sennrich, "Root Mean Square Layer Normalization" (2019).
     """
-    layout = _rows("rms_norm", input, normalized_shape, weight=weight)
+    layout = rows_layout("rms_norm", input, normalized_shape, weight=weight)
     if eps is None:
         eps = finfo(float32 if input.dtype.is_half else input.dtype).eps
+    if input.is_complex():  # the square, not the absolute square, as in PyTorch
+        over = tuple(
+            range(input.ndim - (1 if isinstance(normalized_shape, int) else len(normalized_shape)), input.ndim)
+        )
+        out = input * ops.rsqrt(ops.mean(ops.square(input), over, True) + eps)
+        return out if weight is None else out * weight
     return ops.normalized(input, weight, layout=layout, axes=GROUP, eps=eps, center=False)[0]
 
 

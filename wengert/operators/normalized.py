@@ -23,6 +23,7 @@ from wengert.core.families import operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.operators.along import blocks
+from wengert.operators.normalized_batch import normalized_backward_batch, normalized_batch
 
 __all__ = ["normalized", "normalized_backward"]
 
@@ -314,6 +315,7 @@ def _layouts(s: Any) -> list[Any]:
     outputs=("out", "mean", "var"),
     vjp=_normalized_vjp,
     jvp=_normalized_jvp,
+    batch=normalized_batch,
     spec=_normalized_spec,
     widen=False,
     home=(),
@@ -414,6 +416,7 @@ def _cotangents(s: Any) -> list[Any]:
     outputs=("to_input", "to_weight", "to_bias"),
     vjp=_backward_vjp,
     jvp=_backward_jvp,
+    batch=normalized_backward_batch,
     spec=_backward_spec,
     widen=False,
     home=(),

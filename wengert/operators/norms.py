@@ -127,6 +127,7 @@ def _norm_jvp(t: Any, x: Any, out: Any, ord: Any, dim: Any, keepdim: Any) -> Any
 @operator(
     vjp={"x": _norm_vjp},
     jvp={"x": _norm_jvp},
+    batch="front",
     spec=_norm_spec,
     widen=False,
     method=False,

@@ -213,8 +213,11 @@ def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
 def _pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Any:
     if mode != "constant":
         raise TypeError(f"np.pad(mode={mode!r}) has no operator on tensors; use wengert.nn.functional.pad")
+    values = np.unique(np.asarray(constant_values))
+    if values.size != 1:
+        raise TypeError(f"np.pad(constant_values={constant_values!r}) on tensors takes one number for all sides")
     widths = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2)).tolist()
-    return ops.pad(array, [n for pair in reversed(widths) for n in pair], value=constant_values)
+    return ops.pad(array, [n for pair in reversed(widths) for n in pair], value=values.item())
 
 
 @like_numpy("meshgrid")

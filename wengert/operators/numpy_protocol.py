@@ -1,9 +1,12 @@
 """NumPy lives with tensors: ``np.sin(t)``, ``ndarray * t`` and ``np.linalg.solve(a, t)`` call operators and record gradients.
 
 NumPy asks ``__array_ufunc__`` for its ufuncs and ``__array_function__`` for the rest; both look the operator up by
-NumPy's name. A NumPy function that has no operator raises TypeError: tensors never turn into arrays silently.
+NumPy's name. A NumPy function that has no operator raises TypeError: tensors never turn into arrays silently. Ufuncs of
+other libraries are those of ``scipy.special``: ``scipy.special.gammaln(t)`` calls ``wengert.special.gammaln``. Code
+written for the array API standard asks ``__array_namespace__``.
 """
 
+import importlib
 import inspect
 from collections.abc import Sequence
 from functools import cache
@@ -11,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.dtype import FLOAT, result_dtype
 from wengert.core.apply import as_tensor
 from wengert.core.methods import attach
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.operators.numpy_functions import FUNCTIONS, RENAMED, UNSUPPORTED
+from wengert.settings import settings
 
 __all__ = ["UFUNCS"]
 
@@ -41,7 +46,7 @@ def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = Non
     if kwargs.pop("where", True) is not True:
         raise TypeError(f"np.{ufunc.__name__}(where=…) is not supported on tensors; use wengert.where")
     if method == "__call__":
-        name = UFUNCS.get(ufunc.__name__, ufunc.__name__)
+        name = UFUNCS.get(ufunc.__name__, ufunc.__name__) if _is_numpys(ufunc) else f"special_{ufunc.__name__}"
     elif method in ("reduce", "accumulate"):
         table = _REDUCTIONS if method == "reduce" else _ACCUMULATIONS
         name = table.get(ufunc.__name__)
@@ -52,15 +57,23 @@ def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = Non
         name = None
     function = ops.__dict__.get(name) if name is not None else None
     if function is None:
-        raise _unsupported(f"{ufunc.__name__}{'' if method == '__call__' else '.' + method}")
+        library = "np" if _is_numpys(ufunc) else "scipy.special"
+        raise _unsupported(f"{library}.{ufunc.__name__}{'' if method == '__call__' else '.' + method}")
     result = function(*[as_tensor(v) if isinstance(v, np.ndarray) else v for v in _ordered(inputs)], **kwargs)
     return result if out is None else _write(out[0], result)
 
 
+def _is_numpys(ufunc: Any) -> bool:
+    return hasattr(np, ufunc.__name__)
+
+
 def _ordered(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the inputs with a number in first place made a 0-d tensor of a dtype that does not widen the other."""
+    """Return the inputs with a number in first place made a 0-d tensor of the dtype it takes beside the other."""
     if len(inputs) == 2 and not isinstance(inputs[0], Tensor | np.ndarray):
-        return (as_tensor(inputs[0].item() if isinstance(inputs[0], np.generic) else inputs[0]), inputs[1])
+        number, other = inputs[0].item() if isinstance(inputs[0], np.generic) else inputs[0], as_tensor(inputs[1])
+        if other.dtype.category < FLOAT:
+            return as_tensor(number), other
+        return ops.full((), number, dtype=result_dtype([other.dtype], [], [number], settings.default_dtype)), other
     return inputs
 
 
@@ -73,7 +86,7 @@ def _write(out: Any, result: Any) -> Any:
 
 def _unsupported(name: str) -> TypeError:
     return TypeError(
-        f"np.{name} has no operator on tensors; use a wengert function, or convert with tensor.detach().numpy() "
+        f"{name} has no operator on tensors; use a wengert function, or convert with tensor.detach().numpy() "
         "(the gradient ends there)"
     )
 
@@ -91,7 +104,7 @@ def array_function(self: Any, function: Any, types: Any, args: Any, kwargs: Any)
         return FUNCTIONS[name](*args, **kwargs)
     found = ops.__dict__.get(f"{module}_{name}" if module in ("linalg", "fft") else RENAMED.get(name, name))
     if found is None or (not module and name in UNSUPPORTED):
-        raise _unsupported(f"{module + '.' if module else ''}{name}")
+        raise _unsupported(f"np.{module + '.' if module else ''}{name}")
     args, kwargs = _renamed(function, args, kwargs)
     out = kwargs.pop("out", None)
     result = found(*args, **kwargs)
@@ -140,5 +153,22 @@ def _lifted(value: Any) -> Any:
     return value
 
 
+# Versions of the Python array API standard that code may ask for; each later one extends the ones before.
+ARRAY_API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
+
+
+def array_namespace(self: Any, /, *, api_version: str | None = None) -> Any:
+    """Return :mod:`wengert.array_api`, the functions of the Python array API standard; it is imported when first asked for.
+
+    Raises:
+        ValueError: for a version of the standard that is not supported.
+    """
+    if api_version not in (None, *ARRAY_API_VERSIONS):
+        listed = ", ".join(ARRAY_API_VERSIONS)
+        raise ValueError(f"version {api_version!r} of the array API standard is not supported; supported are {listed}")
+    return importlib.import_module("wengert.array_api")
+
+
+attach("__array_namespace__", array_namespace)
 attach("__array_ufunc__", array_ufunc)
 attach("__array_function__", array_function)

@@ -3,18 +3,20 @@
 NaN counts as larger than every number. Sorting is stable. Selected values pass their gradients to where they came from.
 """
 
+import math
 from typing import Any
 
 import numpy as np
 
 from wengert.array.dtype import int32, int64
 from wengert.array.shape import axis_of
-from wengert.core.apply import as_tensor
+from wengert.core.apply import as_tensor, common_dtype, execute
 from wengert.core.arguments import Axis, Int, Integer, Real, RealOrScalar
+from wengert.core.batch import expanded
 from wengert.core.families import composite, nondifferentiable, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
-from wengert.core.tensor import from_array
+from wengert.core.tensor import Tensor, from_array, raw
 from wengert.errors import ShapeError
 from wengert.operators.along import from_taken, index_spec, rank_one, taken, to_taken
 
@@ -58,6 +60,7 @@ def _sort_samples(s: Any) -> list[Any]:
     outputs=("values", "indices"),
     vjp={"input": _to_places},
     jvp={"input": _from_places},
+    batch="front",
     spec=lambda input, dim=-1, descending=False, *, stable=False: (input, Spec(input.shape, int64)),
     samples=_sort_samples,
 )
@@ -69,7 +72,9 @@ def sort(input: Real, dim: Axis = -1, descending: Any = False, *, stable: Any = 
 
 
 @nondifferentiable(
-    spec=lambda input, dim=-1, descending=False, *, stable=False: Spec(input.shape, int64), samples=_sort_samples
+    batch="front",
+    spec=lambda input, dim=-1, descending=False, *, stable=False: Spec(input.shape, int64),
+    samples=_sort_samples,
 )
 def argsort(input: Real, dim: Axis = -1, descending: Any = False, *, stable: Any = False) -> Any:
     """Return the indices that sort the tensor along ``dim``; always stable."""
@@ -104,6 +109,7 @@ def _topk_spec(input: Spec, k: int, dim: int = -1, largest: bool = True, sorted:
     outputs=("values", "indices"),
     vjp={"input": _to_places},
     jvp={"input": _from_places},
+    batch="front",
     spec=_topk_spec,
     samples=lambda s: [
         s((2, 4), 2), s((2, 4), 3, dim=-1, largest=False), s((4, 2), 1, 0), s((2, 4), 4), s((2, 4), 0), s((), 1),
@@ -147,6 +153,7 @@ def _kth_spec(input: Spec, k: int, dim: int = -1, keepdim: bool = False) -> tupl
     outputs=("values", "indices"),
     vjp={"input": to_taken},
     jvp={"input": from_taken},
+    batch="front",
     spec=_kth_spec,
     samples=lambda s: [
         s((2, 4), 2), s((2, 4), 1, 0, True), s((2, 4), 4), s((), 1), s(s.array([3, 1, 2, 5]), 3),
@@ -170,12 +177,13 @@ def _answers(values: Any, inverse: Any, counts: Any, return_inverse: bool, retur
         found.append(inverse)
     if return_counts:
         found.append(counts)
-    tensors = tuple(from_array(np.ascontiguousarray(a)) for a in found)
+    tensors = tuple(from_array(np.asarray(a, order="C")) for a in found)
     return tensors if len(tensors) > 1 else tensors[0]
 
 
 @composite(
     method=True,
+    batch="refuse",
     samples=lambda s: [
         s((2, 3), kind="integer"), s((2, 3), return_inverse=True, return_counts=True, kind="integer"),
         s((4, 2), dim=0, kind="boolean"), s((2, 3), dim=-1, return_inverse=True, return_counts=True, kind="integer"),
@@ -191,7 +199,7 @@ def unique(
         return_inverse: also return, for each element, the place of its value in the result.
         return_counts: also return how often each value occurs. NaN equals nothing, not even NaN.
     """
-    x = as_tensor(input)._payload
+    x = raw(as_tensor(input), "unique()")
     axis = None if dim is None else axis_of(dim, x.ndim)
     values, inverse, counts = np.unique(
         x if axis is None else rank_one(x), return_inverse=True, return_counts=True, axis=axis, equal_nan=False
@@ -202,6 +210,7 @@ def unique(
 
 @composite(
     method=True,
+    batch="refuse",
     samples=lambda s: [
         s(s.array([1, 1, 2, 2, 3, 1, 1, 2])), s(s.array([[1, 1], [2, 2]]), return_inverse=True, return_counts=True),
         s(()), s((0,)), s(s.array([[1, 1, 2], [1, 1, 2], [2, 2, 2]]), return_inverse=True, return_counts=True, dim=0),
@@ -216,7 +225,7 @@ def unique_consecutive(
     Args:
         return_inverse: also return the run of each element. return_counts: also return the length of each run.
     """
-    x = as_tensor(input)._payload
+    x = raw(as_tensor(input), "unique_consecutive()")
     axis = 0 if dim is None else axis_of(dim, x.ndim)
     rows = np.moveaxis(x.reshape(-1) if dim is None else rank_one(x), axis, 0)
     begins = np.ones(len(rows), np.bool_)
@@ -284,15 +293,34 @@ def _search_spec(
     return Spec(shape, int32 if out_int32 else int64)
 
 
+def _search_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    """Batching rule of searchsorted: one sequence for all, or one row of values for each."""
+    sequence, input, out_int32, right, side, sorter = values
+    shapes = [
+        tuple(v.shape)[bool(b) :] if isinstance(v, Tensor) else None for v, b in zip(values, batched, strict=True)
+    ]
+    dtype = common_dtype(op, [v if s is None else Spec(s, v.dtype) for v, s in zip(values, shapes, strict=True)])
+    input = ops.cast(input, dtype) if isinstance(input, Tensor) else ops.full((), input, dtype=dtype)
+    if not batched[0] and not batched[5] and sequence.ndim == 1:
+        return execute(op, [ops.cast(sequence, dtype), input, *values[2:]])
+    sequence = ops.cast(sequence if batched[0] else expanded(sequence, size), dtype)
+    input = input if batched[1] else expanded(input, size)
+    sorter = expanded(sorter, size) if sorter is not None and not batched[5] else sorter
+    rows = ops.reshape(input, (size, math.prod(input.shape[1:]))) if sequence.ndim == 2 else input
+    return ops.reshape(execute(op, [sequence, rows, out_int32, right, side, sorter]), tuple(input.shape))
+
+
 @nondifferentiable(
     promote="same",
+    batch=_search_batch,
     spec=_search_spec,
     method=False,
     samples=lambda s: [
-        s(s.array([1.0, 3.0, 5.0]), s.array([[0.0, 1.0], [4.0, 6.0]])), s(s.array([1, 3, 3, 5]), 3),
-        s(s.array([1, 3, 3, 5]), 3, right=True), s(s.array([[1, 3, 3], [2, 4, 6]]), s.array([[3, 0], [3, 7]])),
-        s(s.array([[1, 3, 3], [2, 4, 6]]), s.array([[3, 0], [3, 7]]), side="right"),
-        s(s.array([5, 1, 3]), s.array([2, 9]), sorter=s.array([1, 2, 0]), out_int32=True), s(s.array([1, 3]), 2.5),
+        s(s.array([1.0, 3.0, 5.0]), s.array([[0.0, 1.0], [4.0, 6.0]])), s(s.array([1.0, 3.0, 3.0, 5.0]), 3),
+        s(s.array([1.0, 3.0, 3.0, 5.0]), 3, right=True), s(s.array([3, 3]), s.array([2, 3, 4])), s(s.array([3, 3]), 2.5),
+        s(s.array([[1.0, 3.0, 3.0], [2.0, 4.0, 6.0]]), s.array([[3, 0], [3, 7]])),
+        s(s.array([[1.0, 3.0, 3.0], [2.0, 4.0, 6.0]]), s.array([[3, 0], [3, 7]]), side="right"),
+        s(s.array([3, 3, 3]), s.array([2, 3, 9]), sorter=s.array([1, 2, 0]), out_int32=True),
         s.error(ValueError, "leading dimensions", (2, 3), (3, 1)),
         s.error(ValueError, "side", (2,), (3,), side="left", right=True),
     ],
@@ -317,7 +345,7 @@ def searchsorted(
     method=True,
     samples=lambda s: [
         s(s.array([[0.0, 1.0], [4.0, 6.0]]), s.array([1.0, 3.0, 5.0])),
-        s(s.array([1, 3]), s.array([1, 3]), right=True), s(3, s.array([1, 3]), out_int32=True),
+        s(s.array([1, 3]), s.array([1.0, 3.0]), right=True), s(3, s.array([1.0, 3.0]), out_int32=True),
         s.error(ValueError, "1-dimensional", (2,), (2, 2)),
     ],
 )  # fmt: skip

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wengert.array.shape import as_int
+from wengert.core.apply import execute
 from wengert.core.arguments import Anything, Number
 from wengert.core.families import composite, linear, operator
 from wengert.core.operator import Spec
@@ -42,6 +43,11 @@ def _padded(shape: Sequence[int], pairs: Pairs) -> tuple[int, ...]:
     return (*shape[:kept], *sizes)
 
 
+def _pad_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    _pairs(values[1], values[0].ndim - 1)  # the batch itself is not padded
+    return execute(op, values)
+
+
 def _opposite(pad: Sequence[int]) -> tuple[int, ...]:
     return tuple(-p for p in pad)
 
@@ -49,6 +55,7 @@ def _opposite(pad: Sequence[int]) -> tuple[int, ...]:
 @operator(
     vjp={"input": lambda g, pad: ops.constant_pad_nd(g, _opposite(pad))},
     jvp={"input": lambda t, pad: ops.constant_pad_nd(t, pad)},
+    batch=_pad_batch,
     spec=lambda input, pad, value=0: Spec(_padded(input.shape, _pairs(pad, input.ndim)), input.dtype),
     widen=False,
     method=False,
@@ -84,6 +91,7 @@ def _edge_samples(s: Any) -> list[Any]:
 
 @linear(
     transpose=lambda g, pad, mode: ops.edge_pad_transpose(g, pad, mode),
+    batch=_pad_batch,
     spec=lambda input, pad, mode: Spec(_padded(input.shape, _pairs(pad, input.ndim)), input.dtype),
     widen=False,
     home=(),
@@ -100,6 +108,7 @@ def edge_pad(input: Number, pad: Any, mode: str) -> Any:
 
 @linear(
     transpose=lambda g, pad, mode: ops.edge_pad(g, pad, mode),
+    batch=_pad_batch,
     spec=lambda input, pad, mode: Spec(_padded(input.shape, _pairs(_opposite(pad), input.ndim)), input.dtype),
     home=(),
     samples=lambda s: [

@@ -13,6 +13,7 @@ import numpy as np
 
 from wengert.array.dtype import int64
 from wengert.core.arguments import Floating, Real
+from wengert.core.batch import folded
 from wengert.core.families import composite, nondifferentiable
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
@@ -37,10 +38,12 @@ def _starts(u: Any, size: int, kernel: int, count: int) -> Any:
 
 
 @nondifferentiable(
+    batch=folded("input", "samples"),
     spec=lambda input, samples, kernel, size: Spec((*input.shape[:2], *size), int64),
     home=(),
     samples=lambda s: [
         s((1, 2, 4, 5), s.tensor((1, 2, 2), low=0.0, high=0.99), kernel=(2, 2), size=(2, 3)),
+        s((0, 1, 4, 5), (0, 1, 2), kernel=(2, 2), size=(2, 3)),
         s(s.array([[[[0.0, np.nan, 1.0]]]]), s.array([[[0.3, 0.4]]]), kernel=(1, 2), size=(1, 2)),
     ],
 )
@@ -55,7 +58,7 @@ def fractional_maxima(input: Real, samples: Floating, kernel: Any, size: Any) ->
     for tap in itertools.product(*map(range, kernel)):
         position: Any = 0
         for d, (start, offset) in enumerate(zip(starts, tap, strict=True)):
-            along = start.reshape(*start.shape[:2], *(-1 if k == d else 1 for k in range(dims)))
+            along = start.reshape(*start.shape[:2], *(size[d] if k == d else 1 for k in range(dims)))
             position = position * sizes[d] + along + offset
         value = np.take_along_axis(planes, position.reshape(*position.shape[:2], math.prod(size)), -1).reshape(
             position.shape

@@ -53,6 +53,7 @@ def _pooled(
 @operator(
     vjp={"input": lambda g, indices, size: ops.pool_gather(g, indices, len(size))},
     jvp={"input": lambda t, indices, size: ops.pool_scatter(t, indices, size)},
+    batch="front",
     spec=lambda input, indices, size: Spec((*_split(input.shape, len(size))[0], *size), input.dtype),
     home=(),
     samples=lambda s: [
@@ -69,6 +70,7 @@ def pool_scatter(input: Number, indices: Integer, size: Any) -> Any:
 @operator(
     vjp={"input": lambda g, indices, dims, input_shape: ops.pool_scatter(g, indices, _split(input_shape, dims)[1])},
     jvp={"input": lambda t, indices, dims: ops.pool_gather(t, indices, dims)},
+    batch="front",
     spec=lambda input, indices, dims: Spec(indices.shape, input.dtype),
     home=(),
     samples=lambda s: [
@@ -84,6 +86,7 @@ def pool_gather(input: Number, indices: Integer, dims: Any) -> Any:
 @operator(
     vjp={"input": lambda g, indices, size: ops.pool_gather(g, indices, len(size))},
     jvp={"input": lambda t, indices, size: ops.max_unpool(t, indices, size)},
+    batch="front",
     spec=lambda input, indices, size: Spec((*_split(input.shape, len(size))[0], *size), input.dtype),
     widen=False,
     home=(),
@@ -121,6 +124,7 @@ def _window(
     outputs=("values", "indices"),
     vjp={"input": lambda g, indices, kernel, input_shape: _scattered(g[0], indices, input_shape, kernel)},
     jvp={"input": lambda t, indices, kernel: (ops.pool_gather(t, indices, len(kernel)), None)},
+    batch="front",
     spec=_max_spec,
     home=(),
     samples=lambda s: [
@@ -145,6 +149,7 @@ def max_pool(input: Real, kernel: Any, stride: Any, padding: Any, dilation: Any,
             g, _spatial(input_shape, kernel), kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
         )
     ),
+    batch="front",
     spec=lambda input, kernel, stride, padding, ceil_mode, count_include_pad=True, divisor_override=None: Spec(
         _pooled(input.shape, kernel, stride, padding, (1,) * len(kernel), ceil_mode), input.dtype
     ),
@@ -171,6 +176,7 @@ def avg_pool(
     transpose=lambda g, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override: ops.avg_pool(
         g, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
     ),
+    batch="front",
     spec=lambda input, size, kernel, stride, padding, ceil_mode, count_include_pad=True, divisor_override=None: Spec(
         (*_split(input.shape, len(kernel))[0], *size), input.dtype
     ),
@@ -200,6 +206,7 @@ def _parts_spec(input: Spec, size: Sizes) -> Spec:
 
 @linear(
     transpose=lambda g, input_shape, size: ops.adaptive_avg_pool_transpose(g, _spatial(input_shape, size)),
+    batch="front",
     spec=_parts_spec,
     home=(),
     samples=lambda s: [
@@ -216,6 +223,7 @@ def adaptive_avg_pool(input: Inexact, size: Any) -> Any:
 
 @linear(
     transpose=lambda g, input_shape, size: ops.adaptive_avg_pool(g, _spatial(input_shape, size)),
+    batch="front",
     spec=lambda input, size: Spec((*_split(input.shape, len(size))[0], *size), input.dtype),
     home=(),
     samples=lambda s: [s((2, 3), size=(5,)), s((1, 2, 2), size=(4, 3)), s((1, 5), size=(3,))],
@@ -234,6 +242,7 @@ def _adaptive_max_spec(input: Spec, size: Sizes) -> tuple[Spec, Spec]:
     outputs=("values", "indices"),
     vjp={"input": lambda g, indices, size, input_shape: _scattered(g[0], indices, input_shape, size)},
     jvp={"input": lambda t, indices, size: (ops.pool_gather(t, indices, len(size)), None)},
+    batch="front",
     spec=_adaptive_max_spec,
     home=(),
     samples=lambda s: [

@@ -41,6 +41,7 @@ def _cross_spec(input: Spec, other: Spec, *, dim: int = -1) -> Spec:
         "other": lambda g, input, dim: ops.linalg_cross(g, ops.expand(input, g.shape), dim=dim),
     },
     promote="same",
+    batch="front",
     spec=_cross_spec,
     samples=lambda s: [
         s((3,), (3,)), s((2, 3), (2, 3)), s((3, 2), (3, 2), dim=0), s((1, 3), (2, 3)), s((0, 3), (0, 3)),
@@ -214,13 +215,13 @@ def linalg_vander(x: Any, *, N: int | None = None) -> Any:
                 [1., 3., 9.]])
     """
     if not x.ndim:
-        raise ShapeError("linalg_vander(): x must have at least one dimension, got a 0-d tensor")
+        x = ops.reshape(x, (1,))
     count = x.shape[-1] if N is None else N
     if count < 1:
         raise ValueError(f"linalg_vander(): N must be at least 1, got {count}")
     ones = ops.unsqueeze(ops.ones_like(x), -1)
     powers = ops.cumprod(ops.expand(ops.unsqueeze(x, -1), (*x.shape, count - 1)), -1)
-    return ops.cat((ones, powers.to(x.dtype)), -1)
+    return ops.cat((ones.to(powers.dtype), powers), -1)
 
 
 @composite(samples=lambda s: [s((2, 3)), s((2, 3, 3), offset=1), s((2, 3, 2), dim1=0, dim2=2)])

@@ -10,7 +10,7 @@ import numpy as np
 
 from wengert.array.dtype import FLOAT, DType, bool_, dtype_of, float32, int64, uint8
 from wengert.array.shape import reduced
-from wengert.core.arguments import Anything, Axes, Axis, DTypeOrNone, Real
+from wengert.core.arguments import Anything, Axes, Axis, DTypeOrNone
 from wengert.core.families import composite, linear, nondifferentiable, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
@@ -291,10 +291,12 @@ def _logsumexp_jvp(t: Any, input: Any, out: Any, dim: Any, keepdim: Any) -> Any:
         s((2, 3), dim=1), s((2, 3), dim=-2, keepdim=True), s((2, 3, 2), dim=(0, -1)), s((), dim=0), s((2, 1), dim=1),
         s((0, 3), dim=0, grad=False), s((2, 3), dim=1, low=900.0, high=901.0),
         s((2, 3), dim=1, low=-901.0, high=-900.0), s((3,), dim=0, kind="integer"),
-        s(s.array([[-np.inf, 1.0], [-np.inf, 1.5]]), dim=1, grad=False),
+        s(s.array([[-np.inf, 1.0], [-np.inf, 1.5]]), dim=1, grad=False), s((2, 3), dim=1, kind="complex"),
+        s((3,), dim=0, kind="complex", low=900.0, high=902.0), s(s.array([-np.inf + 0j, -np.inf]), dim=0, grad=False),
     ],
+    holomorphic=True,
 )  # fmt: skip
-def logsumexp(input: Real, dim: Axes, keepdim: Any = False) -> Any:
+def logsumexp(input: Anything, dim: Axes, keepdim: Any = False) -> Any:
     """Return log(Σ exp(x)) along ``dim``, computed without overflow; -inf, with gradient 0, where every x is -inf.
 
     With m the largest x, it is m + log1p(Σ exp(x - m)), the sum over the others: a small result keeps its digits.
@@ -308,6 +310,11 @@ def logsumexp(input: Real, dim: Axes, keepdim: Any = False) -> Any:
 def _logsumexp_rows(rows: Any) -> Any:
     if not rows.shape[-1]:
         return np.full(rows.shape[:-1], -np.inf, rows.dtype)
+    if rows.dtype.kind == "c":
+        peak = rows.real.max(-1, keepdims=True)
+        shift = np.where(np.isfinite(peak), peak, 0)
+        total = np.log(np.add.reduce(np.exp(rows - shift), axis=-1, keepdims=True)) + shift
+        return np.where(np.isinf(peak), peak, total)
     first = rows.argmax(-1, keepdims=True)
     peak = np.take_along_axis(rows, first, -1)
     terms = np.exp(rows - peak)

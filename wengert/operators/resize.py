@@ -28,6 +28,7 @@ def _mode(mode: str, align_corners: bool = False, scales: Any = None, antialias:
     transpose=lambda g, input_shape, size, mode, align_corners, scales, antialias: ops.resized_transpose(
         g, tuple(input_shape[len(input_shape) - len(size) :]), mode, align_corners, scales, antialias
     ),
+    batch="front",
     spec=lambda input, size, mode, align_corners, scales, antialias: Spec(_other_size(input.shape, size), input.dtype),
     home=(),
     samples=lambda s: [
@@ -50,6 +51,7 @@ def resized(input: Real, size: Any, mode: str, align_corners: Any, scales: Any, 
     transpose=lambda g, input_shape, size, mode, align_corners, scales, antialias: ops.resized(
         g, tuple(input_shape[len(input_shape) - len(size) :]), mode, align_corners, scales, antialias
     ),
+    batch="front",
     spec=lambda input, size, mode, align_corners, scales, antialias: Spec(_other_size(input.shape, size), input.dtype),
     home=(),
     samples=lambda s: [

@@ -15,9 +15,11 @@ from wengert.core.arguments import Floating, Tensors
 from wengert.core.families import composite, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
+from wengert.errors import ShapeError
 from wengert.kernels import grid_sample as kernels
 from wengert.kernels import grid_sample_moves as derivatives
 from wengert.operators.checks import same_dtype
+from wengert.operators.fold_batch import fold_all
 
 __all__ = ["affine_grid", "grid_sample", "sampled", "sampled_grid", "sampled_input"]
 
@@ -79,6 +81,7 @@ def _samples(arguments: Any, sized: bool = False) -> Any:
         "input": lambda t, points, way: ops.sampled(t, points, way),
         "points": lambda t, input, points, way: _along(points, t, lambda p: ops.sampled(input, p, way)),
     },
+    batch=fold_all,
     spec=lambda input, points, way: Spec((*input.shape[:2], *points[0].shape[1:-1]), input.dtype),
     home=(),
     samples=_samples(lambda image, results, points: (image, points)),
@@ -102,6 +105,7 @@ def sampled(input: Floating, points: Tensors, way: Any) -> Any:
         "g": lambda t, points, size, way: ops.sampled_input(t, points, size, way),
         "points": lambda t, g, points, size, way: _along(points, t, lambda p: ops.sampled_input(g, p, size, way)),
     },
+    batch=fold_all,
     spec=lambda g, points, size, way: Spec((*g.shape[:2], *size), g.dtype),
     home=(),
     samples=_samples(lambda image, results, points: (results, points), sized=True),
@@ -125,6 +129,7 @@ def sampled_input(g: Floating, points: Tensors, size: Any, way: Any) -> Any:
         "input": lambda t, g, points, way: ops.sampled_grid(g, t, points, way),
         "points": lambda t, g, input, points, way: _along(points, t, lambda p: ops.sampled_grid(g, input, p, way)),
     },
+    batch=fold_all,
     spec=lambda g, input, points, way: Spec(points[0].shape, g.dtype),
     home=(),
     samples=_samples(lambda image, results, points: (results, image, points)),
@@ -172,6 +177,36 @@ def grid_sample(
     """
     same_dtype("grid_sample", input=input, grid=grid)
     return ops.sampled(input, (grid,), (mode, padding_mode, bool(align_corners)))
+
+
+_MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+
+
+def _by_number(name: str, dims: int, input: Any, grid: Any, mode: int, padding: int, align_corners: bool) -> Any:
+    """Sample as :func:`grid_sample` does, its options given by their numbers in PyTorch."""
+    if mode not in range(3) or padding not in range(3):
+        raise ValueError(f"{name}(): interpolation_mode and padding_mode must be 0, 1 or 2, got {mode} and {padding}")
+    if dims and input.ndim != dims + 2:
+        raise ShapeError(f"{name}(): input must have {dims + 2} dimensions, got shape {tuple(input.shape)}")
+    return ops.grid_sample(input, grid, _MODES[mode], _PADDINGS[padding], align_corners)
+
+
+@composite(samples=lambda s: [s((1, 2, 3, 4), s.array(_GRID), 0, 0, False)])
+def grid_sampler(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
+    """Sample as :func:`wengert.nn.functional.grid_sample` does: 0, 1, 2 are bilinear, nearest, bicubic; zeros, border, …"""
+    return _by_number("grid_sampler", 0, input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+@composite(samples=lambda s: [s((1, 2, 3, 4), s.array(_GRID), 2, 1, True)])
+def grid_sampler_2d(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
+    """Sample images as :func:`grid_sampler` does."""
+    return _by_number("grid_sampler_2d", 2, input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+@composite(samples=lambda s: [s((1, 1, 2, 3, 2), s.array(_VOLUME), 0, 2, False)])
+def grid_sampler_3d(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
+    """Sample volumes as :func:`grid_sampler` does."""
+    return _by_number("grid_sampler_3d", 3, input, grid, interpolation_mode, padding_mode, align_corners)
 
 
 def _centres(size: int, align_corners: bool) -> Any:

@@ -1,23 +1,24 @@
 """Random tensors: drawn from a generator's stream, so that the same seed gives the same numbers.
 
-Nothing here is differentiable except ``dropout`` and its kin, which multiply by a random mask.
+Nothing here is differentiable except ``gumbel_softmax``, in its logits.
 """
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from wengert.array.device import to_device
 from wengert.array.dtype import FLOAT, int64, to_dtype
-from wengert.array.shape import as_int, size_of
+from wengert.array.shape import as_int, broadcast_shapes, size_of
 from wengert.core.families import composite
 from wengert.core.generator import Generator, default_generator, draw
-from wengert.core.inplace import check_writable
+from wengert.core.inplace import adopt, check_writable
 from wengert.core.methods import attach
 from wengert.core.registry import ops
-from wengert.core.tensor import Tensor, wrote
+from wengert.core.state import thread
+from wengert.core.tensor import Tensor, raw
 from wengert.errors import DTypeError, ShapeError
 from wengert.kernels import sampling as kernels
 from wengert.operators.create import creation, finished
@@ -73,6 +74,14 @@ def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
 # ---- new tensors
 
 
+def _given(drawn: Any, device: Any = None, requires_grad: bool = False, out: Any = None) -> Any:
+    """Return a new tensor of random numbers, or write it into ``out``."""
+    if out is not None:
+        return finished(raw(drawn, "out="), device, requires_grad, out)
+    to_device(device)
+    return drawn.requires_grad_() if requires_grad else drawn
+
+
 def _shape(size: tuple[Any, ...], named: Any) -> tuple[int, ...]:
     shape = size_of(size if named is None else named)
     if any(n < 0 for n in shape):
@@ -102,13 +111,8 @@ def rand(
     pin_memory: bool = False,
 ) -> Any:
     """Return numbers uniform in [0, 1): ``rand(2, 3)`` or ``rand((2, 3))``."""
-    array = draw(
-        generator,
-        kernels.uniform,
-        _shape(shape, size),
-        _inexact(dtype or (out.dtype if out is not None else None), "rand"),
-    )
-    return finished(array, device, requires_grad, out)
+    kind = _inexact(dtype or (out.dtype if out is not None else None), "rand")
+    return _given(draw("rand", generator, kernels.uniform, _shape(shape, size), kind), device, requires_grad, out)
 
 
 @creation
@@ -124,13 +128,8 @@ def randn(
     pin_memory: bool = False,
 ) -> Any:
     """Return numbers of the standard normal distribution (complex: variance 1, split over both parts)."""
-    array = draw(
-        generator,
-        kernels.normal,
-        _shape(shape, size),
-        _inexact(dtype or (out.dtype if out is not None else None), "randn"),
-    )
-    return finished(array, device, requires_grad, out)
+    kind = _inexact(dtype or (out.dtype if out is not None else None), "randn")
+    return _given(draw("randn", generator, kernels.normal, _shape(shape, size), kind), device, requires_grad, out)
 
 
 @creation
@@ -154,8 +153,9 @@ def randint(
     if size is None:
         raise TypeError("randint() misses argument size: randint(high, size) or randint(low, high, size)")
     kind = (int64 if dtype is None else to_dtype(dtype)).numpy
-    array = draw(generator, kernels.integers, _shape((), size), kind, as_int(low, "low"), as_int(high, "high"))
-    return finished(array, device, requires_grad, out)
+    bounds = as_int(low, "low"), as_int(high, "high")
+    drawn = draw("randint", generator, kernels.integers, _shape((), size), kind, *bounds)
+    return _given(drawn, device, requires_grad, out)
 
 
 @creation
@@ -174,8 +174,14 @@ def randperm(
     count = as_int(n, "n")
     if count < 0:
         raise ValueError(f"randperm() takes a non-negative n, got {n}")
-    array = draw(generator, kernels.permutation, count)
-    return finished(array.astype((int64 if dtype is None else to_dtype(dtype)).numpy), device, requires_grad, out)
+    kind = (int64 if dtype is None else to_dtype(dtype)).numpy
+    drawn = draw("randperm", generator, _permutations, (), count, kind)
+    return _given(drawn, device, requires_grad, out)
+
+
+def _permutations(key: int, offset: int, shape: Any, count: int, dtype: Any) -> Any:
+    array, used = kernels.permutation(key, offset, count, shape)
+    return array.astype(dtype, copy=False), used
 
 
 def _like(maker: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -221,12 +227,16 @@ def randint_like(
 # ---- distributions with tensors for parameters
 
 
+def _like_this(tensor: Any) -> tuple[Any, Any]:
+    return tuple(tensor.shape), tensor.dtype.numpy
+
+
 def _floating(name: str, value: Any) -> Any:
     if not isinstance(value, Tensor):
         raise TypeError(f"{name}() takes a tensor, got {type(value).__name__}")
     if not value.dtype.is_floating_point:
         raise DTypeError(f"{name}() takes a floating-point tensor, got {value.dtype}")
-    return value._payload
+    return value
 
 
 @creation
@@ -238,41 +248,41 @@ def normal(
     generator: Any = None,
     out: Any = None,
     dtype: Any = None,
-    **options: Any,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Any:
     """Return normal numbers: of ``mean`` and ``std`` element by element, or of two numbers and a ``size``."""
     tensors = [t for t in (mean, std) if isinstance(t, Tensor)]
     if tensors:
-        arrays = [t._payload if isinstance(t, Tensor) else t for t in (mean, std)]
-        shape = np.broadcast_shapes(*[np.shape(a) for a in arrays])
+        shape = broadcast_shapes("normal", *(t.shape for t in tensors))
         kind = _inexact(dtype or tensors[0].dtype, "normal")
-        return finished(draw(generator, kernels.normal, shape, kind, *arrays), out=out)
+        return _given(draw("normal", generator, kernels.normal, shape, kind, mean, std), out=out)
     if size is None:
         raise TypeError("normal() of two numbers misses argument size")
-    return finished(
-        draw(generator, kernels.normal, _shape((), size), _inexact(dtype, "normal"), mean, std), out=out, **options
-    )
+    drawn = draw("normal", generator, kernels.normal, _shape((), size), _inexact(dtype, "normal"), mean, std)
+    return _given(drawn, device, requires_grad, out)
 
 
 @creation
 def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any = None) -> Any:
     """Return 1 with the probability given by each element of ``input`` (or everywhere by ``p``), else 0."""
-    array = _floating("bernoulli", input) if p is None else input._payload
-    return finished(draw(generator, kernels.bernoulli, array.shape, array.dtype, array if p is None else p), out=out)
+    rate = _floating("bernoulli", input) if p is None else p
+    return _given(draw("bernoulli", generator, kernels.bernoulli, *_like_this(input), rate), out=out)
 
 
 @creation
 def poisson(input: Tensor, generator: Any = None) -> Any:
     """Return Poisson counts of the rates in ``input``."""
-    array = _floating("poisson", input)
-    return finished(draw(generator, kernels.poisson, array.shape, array.dtype, array))
+    return draw("poisson", generator, kernels.poisson, *_like_this(_floating("poisson", input)), input)
 
 
 @creation
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Any:
     """Return the number of successes among ``count`` trials of probability ``prob``, element by element."""
-    n, p = _floating("binomial", count), _floating("binomial", prob)
-    return finished(draw(generator, kernels.binomial, np.broadcast_shapes(n.shape, p.shape), n.dtype, n, p))
+    shape = broadcast_shapes("binomial", _floating("binomial", count).shape, _floating("binomial", prob).shape)
+    return draw("binomial", generator, kernels.binomial, shape, count.dtype.numpy, count, prob)
 
 
 @creation
@@ -280,15 +290,25 @@ def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any = None
 ) -> Any:
     """Return ``num_samples`` class indices per row of ``input``, drawn in proportion to its weights: ``(…, n)`` int64."""
-    array = _floating("multinomial", input)
-    if array.ndim not in (1, 2):
-        raise ShapeError(f"multinomial() takes weights of 1 or 2 dimensions, got shape {tuple(array.shape)}")
-    return finished(
-        draw(generator, kernels.multinomial, array, as_int(num_samples, "num_samples"), replacement), out=out
-    )
+    if _floating("multinomial", input).ndim not in (1, 2):
+        raise ShapeError(f"multinomial() takes weights of 1 or 2 dimensions, got shape {tuple(input.shape)}")
+    rows, count = tuple(input.shape[:-1]), as_int(num_samples, "num_samples")
+    return _given(draw("multinomial", generator, _choices, rows, input, count, replacement), out=out)
+
+
+def _choices(key: int, offset: int, shape: Any, weights: Any, count: int, replacement: bool) -> Any:
+    """Draw class indices for rows of weights, of which there are ``shape``."""
+    return kernels.multinomial(key, offset, np.broadcast_to(weights, (*shape, weights.shape[-1])), count, replacement)
 
 
 # ---- in place
+
+
+def _write(name: str, tensor: Any, drawn: Any) -> Any:
+    """Write numbers into a tensor; one that is being recorded passes a gradient of zeros on to what it was made of."""
+    if thread.state.grad and tensor.requires_grad:
+        drawn = drawn + ops.fill(tensor, 0)
+    return adopt(name, tensor, drawn)
 
 
 def _drawn_into(
@@ -304,10 +324,7 @@ def _drawn_into(
             raise TypeError(
                 f"{name}() takes {', '.join(order)} and generator, got {', '.join(sorted(unknown)) or args}"
             )
-        array = draw(generator, kernel, self._payload.shape, self._payload.dtype, *[values[k] for k in order])
-        np.copyto(self._payload, array, casting="unsafe")
-        wrote(self, name)
-        return self
+        return _write(name, self, draw(name, generator, kernel, *_like_this(self), *[values[k] for k in order]))
 
     method.__name__, method.__doc__ = name, doc
     attach(name, method)
@@ -326,9 +343,7 @@ def _uniform_(self: Any, *args: Any, generator: Any = None, **given: Any) -> Any
     if given or len(args) > 2:
         raise TypeError(f"uniform_() takes from, to and generator, got {', '.join(given) or args}")
     check_writable("uniform_", self)
-    np.copyto(self._payload, draw(generator, _uniform_between, self._payload.shape, self._payload.dtype, low, high))
-    wrote(self, "uniform_")
-    return self
+    return _write("uniform_", self, draw("uniform_", generator, _uniform_between, *_like_this(self), low, high))
 
 
 def _random_(self: Any, *args: Any, generator: Any = None, **given: Any) -> Any:
@@ -337,16 +352,13 @@ def _random_(self: Any, *args: Any, generator: Any = None, **given: Any) -> Any:
     high = given.pop("to", args[-1] if args else None)
     if given or len(args) > 2:
         raise TypeError(f"random_() takes from, to and generator, got {', '.join(given) or args}")
-    dtype = self._payload.dtype
+    shape, dtype = _like_this(self)
     if high is None:
         high = (
             2 if dtype.kind == "b" else np.iinfo(dtype).max if dtype.kind in "iu" else 1 << (np.finfo(dtype).nmant + 1)
         )
     check_writable("random_", self)
-    kind = dtype if dtype.kind != "b" else np.dtype(np.uint8)
-    np.copyto(self._payload, draw(generator, kernels.integers, self._payload.shape, kind, low, high), casting="unsafe")
-    wrote(self, "random_")
-    return self
+    return _write("random_", self, draw("random_", generator, kernels.integers, shape, dtype, low, high))
 
 
 attach("uniform_", _uniform_)
@@ -365,11 +377,7 @@ _drawn_into("geometric_", kernels.geometric, ("p",), {}, "Fill with geometric nu
 def _bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
     """Fill with 1 at probability ``p`` (a number or a tensor of them), else 0."""
     check_writable("bernoulli_", self)
-    rate = p._payload if isinstance(p, Tensor) else p
-    drawn = draw(generator, kernels.bernoulli, self._payload.shape, np.dtype(np.uint8), rate)
-    np.copyto(self._payload, drawn, casting="unsafe")
-    wrote(self, "bernoulli_")
-    return self
+    return _write("bernoulli_", self, draw("bernoulli_", generator, kernels.bernoulli, *_like_this(self), p))
 
 
 attach("bernoulli_", _bernoulli_)
@@ -377,84 +385,12 @@ attach("bernoulli", bernoulli)
 attach("multinomial", multinomial)
 
 
-# ---- dropout
+# ---- categories
 
 
-def _mask(input: Any, shape: tuple[int, ...], p: float) -> Any:
-    """Return a mask of ``shape``: 1/(1 − p) with probability 1 − p, else 0."""
-    kept = draw(None, kernels.bernoulli, shape, input._payload.real.dtype, 1.0 - p)
-    return finished(kept if p == 1.0 else kept * kept.dtype.type(1.0 / (1.0 - p)))
-
-
-def _checked_rate(name: str, p: Any) -> float:
-    if not 0.0 <= p <= 1.0:
-        raise ValueError(f"{name}(): p is a probability, between 0 and 1, got {p}")
-    return float(p)
-
-
-@composite(
-    samples=lambda s: [s((2, 3), 0.5, False), s((2, 3), 0.0), s((0, 2)), s.error(ValueError, "probability", (2,), 1.5)],
-    home=("", "nn.functional"),
-)
-def dropout(input: Any, p: Any = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """While training, set elements to 0 with probability ``p`` and multiply the others by 1/(1 − p); else the input.
-
-    N. Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting" (2014).
-    """
-    return _dropped(input, _checked_rate("dropout", p), training, inplace, tuple(input.shape))
-
-
-def _dropped(input: Any, p: float, training: bool, inplace: bool, shape: tuple[int, ...]) -> Any:
-    if not training or p == 0.0:
-        return input
-    mask = _mask(input, shape, p)
-    return ops.mul_(input, mask) if inplace else ops.mul(input, mask)
-
-
-def _channel_dropout(name: str, dims: tuple[int, ...]) -> Callable[..., Any]:
-    """Declare dropout of whole channels for inputs of the given numbers of dimensions (the larger is batched)."""
-
-    def function(input: Any, p: Any = 0.5, training: bool = True, inplace: bool = False) -> Any:
-        if input.ndim not in dims:
-            raise ShapeError(
-                f"{name}(): expected {' or '.join(map(str, dims))} dimensions, got shape {tuple(input.shape)}"
-            )
-        lead = 2 if input.ndim == dims[-1] else 1
-        shape = (*input.shape[:lead], *(1,) * (input.ndim - lead))
-        return _dropped(input, _checked_rate(name, p), training, inplace, shape)
-
-    function.__name__ = name
-    function.__doc__ = (
-        "While training, set whole channels to 0 with probability ``p`` and scale the others by 1/(1 − p)."
-    )
-    function.__module__ = __name__
-    shape = (2, *(3,) * (dims[-1] - 1))
-    return composite(samples=lambda s: [s(shape, 0.5, False), s(shape, 0.0)], home="nn.functional")(function)
-
-
-dropout1d = _channel_dropout("dropout1d", (2, 3))
-dropout2d = _channel_dropout("dropout2d", (3, 4))
-dropout3d = _channel_dropout("dropout3d", (4, 5))
-
-
-@composite(samples=lambda s: [s((2, 3, 4), 0.5, False), s((2, 3), 0.0)], home=("", "nn.functional"))
-def feature_dropout(input: Any, p: Any = 0.5, training: bool = True) -> Any:
-    """While training, set whole channels (the first two dimensions) to 0 with probability ``p``."""
-    shape = (*input.shape[:2], *(1,) * (input.ndim - 2))
-    return _dropped(input, _checked_rate("feature_dropout", p), training, False, shape)
-
-
-@composite(samples=lambda s: [s((2, 3), 0.5, False), s((2, 3), 0.0)], home=("", "nn.functional"))
-def alpha_dropout(input: Any, p: Any = 0.5, training: bool = False, inplace: bool = False) -> Any:
-    """Dropout that keeps mean and variance of SELU activations (G. Klambauer et al., 2017, §2)."""
-    p = _checked_rate("alpha_dropout", p)
-    if not training or p == 0.0:
-        return input
-    alpha = 1.7580993408473766
-    a = 0.0 if p == 1.0 else 1.0 / math.sqrt((alpha * alpha * p + 1.0) * (1.0 - p))
-    kept = finished(draw(None, kernels.bernoulli, tuple(input.shape), input._payload.dtype, 1.0 - p))
-    noise = (1.0 - kept) * (-alpha * a) + alpha * a * p
-    return ops.add_(ops.mul_(input, kept * a), noise) if inplace else input * (kept * a) + noise
+def _gumbel(key: int, offset: int, shape: Any, dtype: Any) -> Any:
+    array, used = kernels.exponential(key, offset, shape, dtype, 1.0)
+    return -np.log(array), used
 
 
 @composite(samples=lambda s: [s((0, 3))], home="nn.functional")
@@ -463,7 +399,7 @@ def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float =
 
     With ``hard`` the result is one-hot and the gradient that of the soft sample.
     """
-    noise = finished(-np.log(draw(None, kernels.exponential, tuple(logits.shape), logits._payload.dtype, 1.0)))
+    noise = draw("gumbel_softmax", None, _gumbel, *_like_this(logits))
     soft = ops.softmax((logits + noise) / tau, dim)
     if not hard:
         return soft

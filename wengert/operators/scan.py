@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from wengert.array.dtype import FLOAT, DType, dtype_of, float32, int64
-from wengert.core.arguments import Anything, Axis, DTypeOrNone, Floating, Inexact, Real
+from wengert.core.arguments import Anything, Axis, DTypeOrNone, Inexact, Real
 from wengert.core.families import linear, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.operators.along import rank_one
+from wengert.operators.elementary import log_sum_of_two
 
 __all__ = ["cummax", "cummin", "cumprod", "cumsum", "linear_recurrence", "logcumsumexp"]
 
@@ -66,6 +67,7 @@ def _cumsum_transpose(g: Any, dim: Any) -> Any:
 
 @linear(
     transpose=_cumsum_transpose,
+    batch="front",
     spec=_scan_spec,
     widen=False,
     inplace=True,
@@ -100,6 +102,7 @@ def _recurrence_jvp(tangents: Any, decay: Any, out: Any, dim: Any, reverse: Any)
     vjp=_recurrence_vjp,
     jvp=_recurrence_jvp,
     promote="same",
+    batch="front",
     spec=lambda decay, input, dim, reverse=False: input,
     home=(),
     samples=lambda s: [
@@ -132,6 +135,7 @@ def _cumprod_vjp(g: Any, input: Any, out: Any, dim: Any) -> Any:
 @operator(
     vjp={"input": _cumprod_vjp},
     jvp={"input": lambda t, input, out, dim: ops.linear_recurrence(input, t * _before(out, dim, 1.0), dim)},
+    batch="front",
     spec=_scan_spec,
     widen=False,
     inplace=True,
@@ -172,19 +176,29 @@ def _logcumsumexp_jvp(t: Any, input: Any, out: Any, dim: Any) -> Any:
 @operator(
     vjp={"input": _logcumsumexp_vjp},
     jvp={"input": _logcumsumexp_jvp},
+    batch="front",
     spec=lambda input, dim: input,
     samples=lambda s: [
         s((2, 3), 1), s((2, 3), -2), s((), 0), s((0, 3), 0), s((2, 1), 1), s((4,), 0, low=900.0, high=902.0),
-        s((4,), 0, low=-902.0, high=-900.0),
+        s((4,), 0, low=-902.0, high=-900.0), s((2, 3), 1, kind="complex"), s((), 0, kind="complex"),
+        s((4,), 0, kind="complex", low=-902.0, high=-900.0),
     ],
+    holomorphic=True,
 )  # fmt: skip
-def logcumsumexp(input: Floating, dim: Axis) -> Any:
+def logcumsumexp(input: Inexact, dim: Axis) -> Any:
     """Return log(Σ_{j≤k} exp(x_j)) along ``dim``, computed without overflow.
 
     ∂L/∂x_k = exp(x_k - out_k) s_k, where s_k = g_k + exp(out_k - out_{k+1}) s_{k+1}; the factors are sigmoids of
     out_{k-1} - x_k, which keeps them accurate at any offset.
     """
-    return np.logaddexp.accumulate(rank_one(input), axis=dim).reshape(input.shape)
+    x = rank_one(input)
+    if x.dtype.kind != "c":
+        return np.logaddexp.accumulate(x, axis=dim).reshape(input.shape)
+    out = np.array(x, order="C")
+    lines = np.moveaxis(out, dim, 0)
+    for k in range(1, len(lines)):  # NumPy's ufunc has no complex loop to accumulate with
+        lines[k] = log_sum_of_two(lines[k], lines[k - 1])
+    return out.reshape(input.shape)
 
 
 # ---- extremes
@@ -222,6 +236,7 @@ def _extreme_samples(s: Any) -> list[Any]:
     outputs=("values", "indices"),
     vjp={"input": _to_extremes},
     jvp={"input": _from_extremes},
+    batch="front",
     spec=lambda input, dim: (input, Spec(input.shape, int64)),
     samples=_extreme_samples,
 )
@@ -234,6 +249,7 @@ def cummax(input: Real, dim: Axis) -> Any:
     outputs=("values", "indices"),
     vjp={"input": _to_extremes},
     jvp={"input": _from_extremes},
+    batch="front",
     spec=lambda input, dim: (input, Spec(input.shape, int64)),
     samples=_extreme_samples,
 )

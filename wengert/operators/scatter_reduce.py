@@ -17,7 +17,9 @@ from wengert.core.registry import ops
 from wengert.core.state import thread
 from wengert.errors import DTypeError, ShapeError
 from wengert.kernels import scatter as kernels
+from wengert.operators.checks import known
 from wengert.operators.gather import check_along, covered
+from wengert.operators.gather_batch import along_batch
 from wengert.operators.writes import publish_method
 
 __all__ = ["index_reduce", "scatter_reduce"]
@@ -93,7 +95,8 @@ def _product_of_others(input: Any, dim: int, index: Any, src: Any, include_self:
     """Return for each element of src the product of all the others that met it: out / src, but right at zeros."""
     zero = src == 0
     zeros = ops.gather(ops.scatter_add(ops.zeros_like(input), dim, index, ops.cast(zero, input.dtype)), dim, index)
-    if thread.state.grad and bool((zeros > 1).any()):
+    several = known(zeros > 1) if thread.state.grad else None
+    if several is not None and several.any():
         raise RuntimeError(
             "scatter_reduce(): second derivatives of a product of several zeros are not supported; "
             "use cumprod() or prod() along a dimension instead"
@@ -128,6 +131,7 @@ def _scatter_reduce_spec(
             ops.getitem(t, covered_index(index)) * _src_weight(input, dim, index, src, reduce, include_self, out),
         ),
     },
+    batch=along_batch,
     spec=_scatter_reduce_spec,
     inplace=True,
     samples=lambda s: [

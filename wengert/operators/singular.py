@@ -111,6 +111,7 @@ def _no_driver(name: str, driver: Any) -> None:
     outputs=("U", "S", "Vh"),
     vjp={"A": _svd_vjp},
     jvp={"A": _svd_jvp},
+    batch="front",
     spec=_svd_spec,
     samples=lambda s: [
         s(s.array(_A3)), s(s.array(_TALL)), s(s.array(np.transpose(_TALL))), s(s.array(_TALL), False),
@@ -160,6 +161,7 @@ def _svdvals_spec(A: Spec, *, driver: Any = None) -> Spec:
 @operator(
     vjp={"A": _svdvals_vjp},
     jvp={"A": _svdvals_jvp},
+    batch="front",
     spec=_svdvals_spec,
     samples=lambda s: [
         s(s.array(_A3)), s(s.array(_TALL)), s(s.array(np.transpose(_TALL))), s(s.array(_BATCH)), s(s.array(_COMPLEX)),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wengert.array.dtype import FLOAT, DType, dtype_of, float32
-from wengert.core.arguments import Axis, DTypeOrNone, Floating, Real
+from wengert.core.arguments import Anything, Axis, DTypeOrNone, Floating
 from wengert.core.families import composite, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
@@ -36,6 +36,7 @@ def _along(name: str, kernel: Any, input: Any, dim: int, dtype: DType | None) ->
     """Run a kernel of (before, size, after) arrays in at least float32 and return its result in the input's shape."""
     found = _result_dtype(name, dtype_of(input.dtype), dtype)
     wide = (float32 if found.is_half else found).numpy
+    input = input.real if input.dtype.kind == "c" else input
     rows = rows_along(input.astype(wide, copy=False), dim)
     out = np.empty_like(rows)
     if rows.size:
@@ -57,6 +58,11 @@ def _log_softmax_block(x: Any, out: Any) -> None:
     terms = np.exp(out)
     terms[first] = 0
     np.subtract(out, np.log1p(np.add.reduce(terms, axis=1, keepdims=True)), out=out)
+
+
+def _as(t: Any, out: Any) -> Any:
+    """Return a tangent in the result's dtype, which may be asked for."""
+    return t if t.dtype is out.dtype else ops.cast(t, out.dtype)
 
 
 def _pairs(s: Any) -> list[Any]:
@@ -81,6 +87,7 @@ def _weighted_excess(g: Any, result: Any, dim: Any) -> Any:
         ),
     },
     promote="same",
+    batch="front",
     spec=lambda g, result, dim: g,
     home=(),
     samples=_pairs,
@@ -106,6 +113,7 @@ def softmax_backward(g: Floating, result: Floating, dim: Axis) -> Any:
         "result": lambda t, g, result, dim: -t * ops.exp(result) * ops.sum(g, dim, keepdim=True),
     },
     promote="same",
+    batch="front",
     spec=lambda g, result, dim: g,
     home=(),
     samples=_pairs,
@@ -126,7 +134,7 @@ def _samples(s: Any) -> list[Any]:
         s((2, 3), dim=1), s((2, 3), dim=-2), s((2, 3, 2), dim=1), s((), dim=0), s((2, 1), dim=1), s((0, 3), dim=1),
         s((3, 0), dim=1), s((2, 3), dim=1, low=9999.0, high=10001.0), s((2, 3), dim=0, low=-1e4, high=1e4),
         s((3,), dim=0, kind="integer", dtype="float64"), s((2, 3), dim=1, dtype="float32", grad=False),
-        s((3,), dim=0, of="float16", dtype="float32", grad=False),
+        s((3,), dim=0, of="float16", dtype="float32", grad=False), s((2, 3), dim=1, kind="complex", dtype="float64"),
         s(s.array([[-np.inf, 0.5, 1.0], [-np.inf, -np.inf, 2.0]]), dim=1, grad=False),
         s(s.array([-np.inf, -np.inf]), dim=0, grad=False),
         s.error(TypeError, "pass dtype=", (3,), dim=0, kind="integer"),
@@ -136,17 +144,19 @@ def _samples(s: Any) -> list[Any]:
 
 @operator(
     vjp={"input": lambda g, out, dim: ops.softmax_backward(g, out, dim)},
-    jvp={"input": lambda t, out, dim: ops.softmax_backward(t, out, dim)},
+    jvp={"input": lambda t, out, dim: ops.softmax_backward(_as(t, out), out, dim)},
+    batch="front",
     spec=_softmax_spec("softmax"),
     widen=False,
     home=("", "nn.functional"),
     samples=_samples,
 )
-def softmax(input: Real, dim: Axis, dtype: DTypeOrNone = None) -> Any:
+def softmax(input: Anything, dim: Axis, dtype: DTypeOrNone = None) -> Any:
     """Return exp(x) / Σ exp(x) along ``dim``, computed without overflow.
 
     Args:
-        input: of any shape. dim: the dimension that sums to one. dtype: compute in it, and give the result in it.
+        input: of any shape. dim: the dimension that sums to one. dtype: compute in it, and give the result in it
+            (of complex numbers their real parts count).
 
     Example:
         >>> import wengert as wg
@@ -157,18 +167,20 @@ def softmax(input: Real, dim: Axis, dtype: DTypeOrNone = None) -> Any:
 
 
 def _log_softmax_jvp(t: Any, out: Any, dim: Any) -> Any:
+    t = _as(t, out)
     return t - ops.sum(t * ops.exp(out), dim, keepdim=True)
 
 
 @operator(
     vjp={"input": lambda g, out, dim: ops.log_softmax_backward(g, out, dim)},
     jvp={"input": _log_softmax_jvp},
+    batch="front",
     spec=_softmax_spec("log_softmax"),
     widen=False,
     home=("", "nn.functional"),
     samples=_samples,
 )
-def log_softmax(input: Real, dim: Axis, dtype: DTypeOrNone = None) -> Any:
+def log_softmax(input: Anything, dim: Axis, dtype: DTypeOrNone = None) -> Any:
     """Return x - log(Σ exp(x)) along ``dim``, computed without overflow, underflow or lost digits.
 
     Example:

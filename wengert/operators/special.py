@@ -1,6 +1,6 @@
-"""Special functions: error functions, the gamma family, Bessel functions, x·log y. Kernels: :mod:`wengert.kernels`.
+"""Special functions: error functions, the gamma family, x·log y. Kernels: :mod:`wengert.kernels`.
 
-Derivatives are taken from the NIST Digital Library of Mathematical Functions (chapters 5, 7, 8, 10, 25).
+Derivatives are taken from the NIST Digital Library of Mathematical Functions (chapters 5, 7, 8, 25).
 """
 
 import math
@@ -14,20 +14,19 @@ from wengert.core.families import composite, elementwise
 from wengert.core.methods import attach
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, from_array
-from wengert.kernels import bessel, gamma, gammainc, special
+from wengert.kernels import gamma, gammainc, special
 from wengert.kernels.blocks import Unary
 
 __all__ = [
-    "digamma", "erf", "erfc", "erfinv", "i0", "igamma", "igammac", "lgamma", "logit", "mvlgamma", "polygamma",
-    "special_bessel_j0", "special_bessel_j1", "special_bessel_y0", "special_bessel_y1", "special_entr",
-    "special_erfcx", "special_i0e", "special_i1", "special_i1e", "special_log_ndtr", "special_ndtr", "special_ndtri",
-    "special_spherical_bessel_j0", "special_xlog1py", "special_zeta", "xlogy",
+    "digamma", "erf", "erfc", "erfinv", "half_line_samples", "igamma", "igammac", "lgamma", "line_samples", "logit",
+    "mvlgamma", "polygamma", "special_entr", "special_erfcx", "special_log_ndtr", "special_log_softmax",
+    "special_logsumexp", "special_ndtr", "special_ndtri", "special_softmax", "special_xlog1py", "special_zeta", "xlogy",
 ]  # fmt: skip
 
 _ROOT_PI = math.sqrt(math.pi)
 
 
-def _line(s: Any) -> list[Any]:
+def line_samples(s: Any) -> list[Any]:
     """The samples of functions defined on the whole line."""
     inf, nan = math.inf, math.nan
     return [
@@ -37,7 +36,7 @@ def _line(s: Any) -> list[Any]:
     ]  # fmt: skip
 
 
-def _half_line(s: Any) -> list[Any]:
+def half_line_samples(s: Any) -> list[Any]:
     """The samples of functions of positive numbers."""
     return [
         s((2, 3), kind="positive"), s((), kind="positive"), s((0,)), s((3,), low=3.0, high=30.0),
@@ -55,7 +54,7 @@ def _half_line(s: Any) -> list[Any]:
     promote="float",
     flops=40,
     aliases=("special_erf",),
-    samples=_line,
+    samples=line_samples,
 )
 def erf(input: Real) -> Any:
     """Return the error function 2/√π ∫₀ˣ exp(-t²) dt of each element."""
@@ -67,7 +66,7 @@ def erf(input: Real) -> Any:
     promote="float",
     flops=60,
     aliases=("special_erfc",),
-    samples=_line,
+    samples=line_samples,
 )
 def erfc(input: Real) -> Any:
     """Return 1 - erf(x), exact to rounding in the right tail."""
@@ -79,7 +78,7 @@ def erfc(input: Real) -> Any:
     promote="float",
     flops=60,
     inplace=False,
-    samples=_line,
+    samples=line_samples,
 )
 def special_erfcx(input: Real) -> Any:
     """Return exp(x²) erfc(x), which stays finite where erfc underflows."""
@@ -106,7 +105,7 @@ def erfinv(input: Real) -> Any:
     promote="float",
     flops=60,
     inplace=False,
-    samples=_line,
+    samples=line_samples,
 )
 def special_ndtr(input: Real) -> Any:
     """Return the distribution function Φ of the standard normal distribution."""
@@ -118,7 +117,7 @@ def special_ndtr(input: Real) -> Any:
     promote="float",
     flops=80,
     inplace=False,
-    samples=lambda s: [*_line(s), s((3,), low=-30.0, high=-8.0)],
+    samples=lambda s: [*line_samples(s), s((3,), low=-30.0, high=-8.0)],
 )
 def special_log_ndtr(input: Real) -> Any:
     """Return log Φ(x), exact to rounding in both tails."""
@@ -148,7 +147,11 @@ def special_ndtri(input: Real) -> Any:
     promote="float",
     flops=60,
     aliases=("special_gammaln",),
-    samples=lambda s: [*_half_line(s), s(s.array([-0.5, -1.3, -7.6])), s(s.array([-1.0, -math.inf]), grad=False)],
+    samples=lambda s: [
+        *half_line_samples(s),
+        s(s.array([-0.5, -1.3, -7.6])),
+        s(s.array([-1.0, -math.inf]), grad=False),
+    ],
 )
 def lgamma(input: Real) -> Any:
     """Return log |Γ(x)|: inf at 0 and the negative integers."""
@@ -160,7 +163,7 @@ def lgamma(input: Real) -> Any:
     promote="float",
     flops=60,
     aliases=("special_digamma", "special_psi"),
-    samples=lambda s: [*_half_line(s), s(s.array([-0.5, -1.3, -7.6])), s(s.array([-1.0, -0.0]), grad=False)],
+    samples=lambda s: [*half_line_samples(s), s(s.array([-0.5, -1.3, -7.6])), s(s.array([-1.0, -0.0]), grad=False)],
 )
 def digamma(input: Real) -> Any:
     """Return the derivative of log Γ(x): -inf at 0, nan at the negative integers."""
@@ -196,8 +199,14 @@ def _polygamma_method(self: Any, n: int) -> Any:
     return ops.polygamma(n, self)
 
 
-_polygamma_method.__name__ = _polygamma_method.__qualname__ = "polygamma"
-attach("polygamma", _polygamma_method)
+def _polygamma_into(self: Any, n: int) -> Any:
+    """Put the n-th derivative of digamma in the place of each element."""
+    return self.copy_(ops.polygamma(n, ops.clone(self)))
+
+
+for _name, _method in (("polygamma", _polygamma_method), ("polygamma_", _polygamma_into)):
+    _method.__name__ = _method.__qualname__ = _name
+    attach(_name, _method)
 
 
 @composite(
@@ -284,121 +293,6 @@ def special_zeta(input: RealOrScalar, other: RealOrScalar) -> Any:
     return gamma.zeta(input, other)
 
 
-# ---- Bessel functions
-
-
-def _odd_slope(g: Any, x: Any, even: Any, out: Any) -> Any:
-    """Return g · (even - out / x), whose limit at 0 is g / 2: the derivative of J1 and I1 in terms of J0 and I0."""
-    zero = x == 0
-    return g * ops.where(zero, 0.5, even - out / ops.where(zero, 1, x))
-
-
-@elementwise(
-    Unary(bessel.i0),
-    derivative={"input": lambda g, input: g * ops.special_i1(input)},
-    promote="float",
-    flops=40,
-    aliases=("special_i0", "special_modified_bessel_i0"),
-    samples=_line,
-)
-def i0(input: Real) -> Any:
-    """Return the modified Bessel function of the first kind of order 0."""
-
-
-@elementwise(
-    Unary(bessel.i0e),
-    derivative={"input": lambda g, input, out: g * (ops.special_i1e(input) - ops.sgn(input) * out)},
-    promote="float",
-    flops=40,
-    inplace=False,
-    samples=lambda s: [*_line(s)[:4], s(s.array([0.0, math.inf, -math.inf]), grad=False), s((2,), low=9.0, high=30.0)],
-)
-def special_i0e(input: Real) -> Any:
-    """Return exp(-|x|) I0(x)."""
-
-
-@elementwise(
-    Unary(bessel.i1),
-    derivative={"input": lambda g, input, out: _odd_slope(g, input, ops.i0(input), out)},
-    promote="float",
-    flops=40,
-    aliases=("special_modified_bessel_i1",),
-    method=False,
-    inplace=False,
-    samples=_line,
-)
-def special_i1(input: Real) -> Any:
-    """Return the modified Bessel function of the first kind of order 1."""
-
-
-@elementwise(
-    Unary(bessel.i1e),
-    derivative={
-        "input": lambda g, input, out: _odd_slope(g, input, ops.special_i0e(input), out) - g * ops.sgn(input) * out
-    },
-    promote="float",
-    flops=40,
-    inplace=False,
-    samples=lambda s: [*_line(s)[:4], s(s.array([0.0, math.inf, -math.inf]), grad=False), s((2,), low=9.0, high=30.0)],
-)
-def special_i1e(input: Real) -> Any:
-    """Return exp(-|x|) I1(x)."""
-
-
-@elementwise(
-    Unary(bessel.j0),
-    derivative={"input": lambda g, input: g * -ops.special_bessel_j1(input)},
-    promote="float",
-    flops=80,
-    inplace=False,
-    samples=_line,
-)  # fmt: skip
-def special_bessel_j0(input: Real) -> Any:
-    """Return the Bessel function of the first kind of order 0."""
-
-
-@elementwise(
-    Unary(bessel.j1),
-    derivative={"input": lambda g, input, out: _odd_slope(g, input, ops.special_bessel_j0(input), out)},
-    promote="float",
-    flops=80,
-    inplace=False,
-    samples=_line,
-)
-def special_bessel_j1(input: Real) -> Any:
-    """Return the Bessel function of the first kind of order 1."""
-
-
-@elementwise(
-    Unary(bessel.y0),
-    derivative={"input": lambda g, input: g * -ops.special_bessel_y1(input)},
-    promote="float",
-    flops=90,
-    inplace=False,
-    samples=_half_line,
-)  # fmt: skip
-def special_bessel_y0(input: Real) -> Any:
-    """Return the Bessel function of the second kind of order 0: -inf at 0, nan below."""
-
-
-@elementwise(
-    Unary(bessel.y1),
-    derivative={"input": lambda g, input, out: g * (ops.special_bessel_y0(input) - out / input)},
-    promote="float",
-    flops=90,
-    inplace=False,
-    samples=_half_line,
-)
-def special_bessel_y1(input: Real) -> Any:
-    """Return the Bessel function of the second kind of order 1: -inf at 0, nan below."""
-
-
-@composite(samples=lambda s: [s((2, 3)), s(s.array([0.0, 1e-9, 40.0]))])
-def special_spherical_bessel_j0(input: Real) -> Any:
-    """Return the spherical Bessel function of order 0, sin(x) / x."""
-    return ops.sinc(input / math.pi)
-
-
 # ---- x·log y, entropy, logit
 
 
@@ -407,7 +301,7 @@ def special_spherical_bessel_j0(input: Real) -> Any:
     promote="float",
     flops=12,
     inplace=False,
-    samples=lambda s: [*_half_line(s)[:5], s(s.array([0.0, -1.0, math.nan]), grad=False)],
+    samples=lambda s: [*half_line_samples(s)[:5], s(s.array([0.0, -1.0, math.nan]), grad=False)],
 )
 def special_entr(input: Real) -> Any:
     """Return -x log x: 0 at 0, -inf below."""
@@ -494,3 +388,24 @@ def logit(input: Real, eps: float | None = None) -> Any:
     x = input if eps is None else np.clip(input, eps, 1 - eps)
     middle = np.abs(x - 0.5) < 0.25
     return np.where(middle, 2 * np.arctanh(2 * x - 1), np.log(x) - np.log1p(-x))
+
+
+# ---- functions of rows, under their names in torch.special
+
+
+@composite(samples=lambda s: [s((2, 3), 1), s((2, 3), -2, dtype="float32", grad=False)])
+def special_softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Return exp(x) / Σ exp(x) along ``dim``; see :func:`wengert.softmax`."""
+    return ops.softmax(input, dim, dtype)
+
+
+@composite(samples=lambda s: [s((2, 3), 1), s((2, 3), -2, dtype="float32", grad=False)])
+def special_log_softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Return the logarithm of the softmax along ``dim``; see :func:`wengert.log_softmax`."""
+    return ops.log_softmax(input, dim, dtype)
+
+
+@composite(samples=lambda s: [s((2, 3), 1), s((2, 3), dim=(0, 1), keepdim=True)])
+def special_logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
+    """Return log Σ exp(x) over ``dim``; see :func:`wengert.logsumexp`."""
+    return ops.logsumexp(input, dim, keepdim)

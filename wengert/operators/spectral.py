@@ -41,6 +41,7 @@ def _phase_spec(x: Spec, owner: str) -> Spec:
 @operator(
     vjp={"x": lambda g: g},
     jvp={"x": lambda t: t},
+    batch="front",
     spec=_phase_spec,
     home=(),
     samples=lambda s: [
@@ -118,6 +119,7 @@ def _hermitian_samples(s: Any) -> list[Any]:
     outputs=("eigenvalues", "eigenvectors"),
     vjp={"A": _eigh_vjp},
     jvp={"A": _eigh_jvp},
+    batch="front",
     spec=lambda A, UPLO="L": (_values_spec("linalg_eigh")(A, UPLO), A),
     samples=_hermitian_samples,
 )
@@ -155,6 +157,7 @@ def _eigvalsh_vjp(g: Any, A: Any, UPLO: Any) -> Any:
 @operator(
     vjp={"A": _eigvalsh_vjp},
     jvp={"A": _eigvalsh_jvp},
+    batch="front",
     spec=_values_spec("linalg_eigvalsh"),
     samples=_hermitian_samples,
 )
@@ -210,6 +213,7 @@ def _general_samples(s: Any, grad: bool) -> list[Any]:
     outputs=("eigenvalues", "eigenvectors"),
     vjp={"A": _eig_vjp},
     jvp={"A": _eig_jvp},
+    batch="front",
     spec=lambda A: (_complex_spec("linalg_eig")(A), Spec(A.shape, _complex_spec("linalg_eig")(A).dtype)),
     samples=lambda s: _general_samples(s, grad=False),
 )
@@ -240,6 +244,7 @@ def _eigvals_vjp(g: Any, A: Any, A_dtype: Any) -> Any:
 @operator(
     vjp={"A": _eigvals_vjp},
     jvp={"A": lambda t, A: _eig_jvp(t, *ops.linalg_eig(A))[0]},
+    batch="front",
     spec=_complex_spec("linalg_eigvals"),
     samples=lambda s: _general_samples(s, grad=True),
 )

@@ -24,6 +24,7 @@ from wengert.operators.along import (
     taken,
     to_taken,
 )
+from wengert.operators.checks import known
 from wengert.operators.order import stable_order
 
 __all__ = [
@@ -82,7 +83,12 @@ def _variance_samples(s: Any) -> list[Any]:
 
 
 @operator(
-    vjp={"input": _variance_vjp}, jvp={"input": _variance_jvp}, spec=_variance_spec, home=(), samples=_variance_samples
+    vjp={"input": _variance_vjp},
+    jvp={"input": _variance_jvp},
+    batch="front",
+    spec=_variance_spec,
+    home=(),
+    samples=_variance_samples,
 )
 def variance(input: Inexact, dim: Axes, correction: Any, keepdim: Any) -> Any:
     """Return Σ |x - mean|² / max(0, n - correction) along ``dim``; NaN where that is 0/0."""
@@ -109,6 +115,7 @@ def _deviation_jvp(t: Any, input: Any, out: Any, dim: Any, correction: Any, keep
 @operator(
     vjp={"input": _deviation_vjp},
     jvp={"input": _deviation_jvp},
+    batch="front",
     spec=_variance_spec,
     home=(),
     samples=lambda s: [*_variance_samples(s), s(s.array([[2.0, 2.0], [1.0, 3.0]]), 1, 1, False, grad=False)],
@@ -198,42 +205,51 @@ def _median_places(x: Any, dim: int, ignore_nan: bool) -> Any:
     return np.take_along_axis(order, middle, dim)
 
 
-def _all(g: Any, input: Any, out: Any) -> Any:
-    return evenly(g, input, out, tuple(range(input.ndim)), False)
+def _all_vjp(g: Any, input: Any, out: Any, dim: Any) -> Any:
+    return evenly(g, input, out, dim, False)
 
 
-def _all_jvp(t: Any, input: Any, out: Any) -> Any:
-    return mean_of_reaching(t, input, out, tuple(range(input.ndim)), False)
+def _all_jvp(t: Any, input: Any, out: Any, dim: Any) -> Any:
+    return mean_of_reaching(t, input, out, dim, False)
 
 
-def _whole_spec(input: Spec) -> Spec:
-    nonempty("median", input.shape, range(input.ndim))
-    return Spec((), input.dtype)
+def _whole_spec(input: Spec, dim: Any = None) -> Spec:
+    nonempty("median", input.shape, dim)
+    return Spec(reduced(input.shape, dim, False), input.dtype)
 
 
-def _median_of_all(input: Any, ignore_nan: bool) -> Any:
-    nonempty("median", input.shape, range(input.ndim))
-    flat = input.reshape(-1)
-    return flat[_median_places(flat, 0, ignore_nan)[0]]
+def _median_of_all(input: Any, dim: Any, ignore_nan: bool) -> Any:
+    nonempty("median", input.shape, dim)
+    rows = np.moveaxis(input, dim, range(-len(dim), 0))
+    kept = rows.shape[: rows.ndim - len(dim)]
+    rows = rows.reshape(*kept, math.prod(input.shape[d] for d in dim))
+    return np.take_along_axis(rows, _median_places(rows, -1, ignore_nan), -1)[..., 0]
 
 
 def _whole_samples(s: Any) -> list[Any]:
     return [
         s((2, 3)), s((5,)), s(()), s((4,), kind="integer"), s(s.array([1.0, np.nan, 3.0]), grad=False),
-        s(s.array([2.0, 1.0, 2.0, 2.0]), grad=False), s.error(IndexError, "is empty", (0,)),
+        s(s.array([2.0, 1.0, 2.0, 2.0]), grad=False), s((2, 3, 2), dim=(0, -1)), s.error(IndexError, "is empty", (0,)),
     ]  # fmt: skip
 
 
-@operator(vjp={"input": _all}, jvp={"input": _all_jvp}, spec=_whole_spec, home=(), samples=_whole_samples)
-def median_all(input: Real) -> Any:
-    """Return the median of all elements, the lower of two middle ones; equal elements share the gradient."""
-    return _median_of_all(input, False)
+@operator(
+    vjp={"input": _all_vjp}, jvp={"input": _all_jvp}, batch="front", spec=_whole_spec, home=(), samples=_whole_samples
+)
+def median_all(input: Real, dim: Axes = None) -> Any:
+    """Return the median of all elements together, or of those along ``dim``, the lower of two middle ones.
+
+    Equal elements share the gradient.
+    """
+    return _median_of_all(input, dim, False)
 
 
-@operator(vjp={"input": _all}, jvp={"input": _all_jvp}, spec=_whole_spec, home=(), samples=_whole_samples)
-def nanmedian_all(input: Real) -> Any:
-    """Return the median of the elements that are not NaN."""
-    return _median_of_all(input, True)
+@operator(
+    vjp={"input": _all_vjp}, jvp={"input": _all_jvp}, batch="front", spec=_whole_spec, home=(), samples=_whole_samples
+)
+def nanmedian_all(input: Real, dim: Axes = None) -> Any:
+    """Return the median of the elements that are not NaN; see ``median_all``."""
+    return _median_of_all(input, dim, True)
 
 
 def _along_samples(s: Any) -> list[Any]:
@@ -248,6 +264,7 @@ def _along_samples(s: Any) -> list[Any]:
     outputs=("values", "indices"),
     vjp={"input": to_taken},
     jvp={"input": from_taken},
+    batch="front",
     spec=index_spec("median"),
     home=(),
     samples=_along_samples,
@@ -262,6 +279,7 @@ def median_dim(input: Real, dim: Axis, keepdim: Any = False) -> Any:
     outputs=("values", "indices"),
     vjp={"input": to_taken},
     jvp={"input": from_taken},
+    batch="front",
     spec=index_spec("nanmedian"),
     home=(),
     samples=_along_samples,
@@ -299,6 +317,7 @@ def nanmedian(input: Any, dim: Any = None, keepdim: bool = False, *, out: Any = 
     outputs=("values", "indices"),
     vjp={"input": to_taken},
     jvp={"input": from_taken},
+    batch="front",
     spec=index_spec("mode"),
     samples=lambda s: [
         s((2, 3)), s((2, 3), 0, True), s(()), s(s.array([[1, 2, 2, 1, 3], [5, 5, 5, 1, 1]])),
@@ -337,8 +356,9 @@ def _quantile(name: str, input: Any, q: Any, dim: Any, keepdim: bool, interpolat
     q = ops.reshape(q, (-1,)) if isinstance(q, Tensor) else ops.full((1,), float(q), dtype=input.dtype)
     if not input.is_floating_point() or q.dtype is not input.dtype:
         raise TypeError(f"{name}(): input and q must be floating tensors of one dtype, got {input.dtype} and {q.dtype}")
-    if ops.any(ops.logical_or(ops.lt(q, 0), ops.gt(q, 1))):
-        raise ValueError(f"{name}(): q must lie between 0 and 1, got {q.tolist()}")
+    rates = known(q)
+    if rates is not None and np.any((rates < 0) | (rates > 1)):
+        raise ValueError(f"{name}(): q must lie between 0 and 1, got {rates.tolist()}")
     shape = reduced(input.shape, tuple(range(input.ndim)) if dim is None else (axis_of(dim, input.ndim),), keepdim)
     rows = ops.reshape(input, (-1,)) if dim is None or not input.ndim else ops.movedim(input, dim, -1)
     nonempty(name, rows.shape, (rows.ndim - 1,))

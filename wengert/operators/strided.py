@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from wengert.array.shape import as_int, axis_of, size_of
-from wengert.core.apply import as_tensor
+from wengert.core.apply import as_tensor, execute
 from wengert.core.arguments import Anything, Axis, Int
+from wengert.core.batch import front, prepended, shifted
 from wengert.core.families import composite, linear
 from wengert.core.inplace import overlaps
 from wengert.core.methods import attach
@@ -50,6 +51,7 @@ def _diagonal(array: Any, offset: int, dim1: int, dim2: int) -> Any:
 
 @linear(
     transpose=lambda g, offset, dim1, dim2, input_shape: ops.diagonal_transpose(g, offset, dim1, dim2, input_shape),
+    batch="front",
     spec=lambda input, offset=0, dim1=0, dim2=1: Spec(_diagonal_size(input.shape, offset, dim1, dim2), input.dtype),
     view=True,
     widen=False,
@@ -65,6 +67,7 @@ def diagonal(input: Anything, offset: Int = 0, dim1: Axis = 0, dim2: Axis = 1) -
 
 @linear(
     transpose=lambda g, offset, dim1, dim2: ops.diagonal(g, offset, dim1, dim2),
+    batch=front(dim1=shifted, dim2=shifted, shape=prepended),
     spec=lambda input, offset, dim1, dim2, shape: Spec(tuple(shape), input.dtype),
     widen=False,
     home=(),
@@ -125,10 +128,24 @@ def _windows(array: Any, dim: int, size: int, step: int) -> Any:
     )
 
 
+def _windows_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    input, dim, *window = values
+    if input.ndim == 1:  # the window of a number is it, or nothing
+        _unfolded((), dim, *window)
+        return ops.narrow(ops.unsqueeze(input, 1), 1, 0, window[0])
+    return execute(op, [input, dim + 1, *window])
+
+
+def _windows_transpose_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    input, dim, *window, shape = values
+    return execute(op, [input, dim + 1, *window, (size, *shape)]) if shape else ops.sum(input, 1)
+
+
 @linear(
     transpose=lambda g, dimension, size, step, input_shape: ops.windows_transpose(
         g, dimension, size, step, input_shape
     ),
+    batch=_windows_batch,
     spec=lambda input, dimension, size, step: Spec(_unfolded(input.shape, dimension, size, step), input.dtype),
     view=True,
     widen=False,
@@ -147,6 +164,7 @@ def sliding_windows(input: Anything, dimension: Axis, size: Int, step: Int) -> A
 
 @linear(
     transpose=lambda g, dim, size, step: ops.sliding_windows(g, dim, size, step),
+    batch=_windows_transpose_batch,
     spec=lambda input, dim, size, step, shape: Spec(tuple(shape), input.dtype),
     home=(),
     samples=lambda s: [s((4, 2), 0, 2, 1, shape=(5,)), s((2, 2, 3), 1, 3, 2, shape=(2, 5)), s((1,), 0, 1, 1, shape=())],
@@ -212,10 +230,20 @@ def _memory(array: Any, geometry: Shape) -> Any:
     return memory
 
 
+def _strided_batch(op: Any, values: list[Any], batched: Any, count: int) -> Any:
+    """Run on the memory of all examples, one behind the other."""
+    input, size, stride, offset, geometry, *shape = values
+    extent = _extent(shape[0] if shape else input.shape[1:], geometry)
+    _check_reach(size, stride, offset, extent)
+    wide = [(count, *size), (extent, *stride), offset, (extent, *geometry)]
+    return execute(op, [input, *wide, *((count, *s) for s in shape)])
+
+
 @linear(
     transpose=lambda g, size, stride, offset, geometry, input_shape: ops.strided_transpose(
         g, size, stride, offset, geometry, input_shape
     ),
+    batch=_strided_batch,
     spec=lambda input, size, stride, offset, geometry: Spec(tuple(size), input.dtype),
     view=True,
     widen=False,
@@ -238,6 +266,7 @@ def strided(input: Anything, size: Any, stride: Any, offset: Any, geometry: Any)
 
 @linear(
     transpose=lambda g, size, stride, offset, geometry: ops.strided(g, size, stride, offset, geometry),
+    batch=_strided_batch,
     spec=lambda input, size, stride, offset, geometry, shape: Spec(tuple(shape), input.dtype),
     home=(),
     samples=lambda s: [
@@ -288,10 +317,17 @@ def _owner(tensor: Any) -> Any:
     return tensor if tensor._view is None else tensor._view.base
 
 
+def _address(payload: Any) -> int:
+    """Return where the memory of a tensor begins; of a batch, that of the first example."""
+    while not isinstance(payload, np.ndarray):
+        payload = payload.carrier._payload
+    return int(payload.ctypes.data)
+
+
 def storage_offset_of(tensor: Any) -> int:
     """Return where the first element lies in the memory the tensor or its base owns, in elements."""
     base = _owner(tensor)._payload
-    distance = (tensor._payload.ctypes.data - base.ctypes.data) // base.dtype.itemsize
+    distance = (_address(tensor._payload) - _address(base)) // base.dtype.itemsize
     return int(distance) + _origin(base.shape, _strides(base))
 
 

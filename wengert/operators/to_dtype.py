@@ -5,7 +5,7 @@ from typing import Any
 from wengert.array.device import device as Device
 from wengert.array.device import to_device
 from wengert.array.dtype import DTYPES, DType, to_dtype
-from wengert.array.layout import check_memory_format, strided
+from wengert.array.layout import strided
 from wengert.core.methods import attach
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
@@ -26,6 +26,10 @@ def converted(tensor: Any, dtype: DType, copy: bool = False) -> Any:
     if tensor.dtype is dtype:
         return ops.clone(tensor) if copy else tensor
     return ops.cast(tensor, dtype)
+
+
+def _arranged(tensor: Any, memory_format: Any) -> Any:
+    return tensor if memory_format is None else ops.contiguous(tensor, memory_format)
 
 
 def to(
@@ -49,9 +53,8 @@ def to(
         raise TypeError(f"to() takes a dtype, a device or a tensor, then non_blocking and copy; got {args!r} besides")
     copy = args[1] if len(args) == 2 else copy
     to_device(device)
-    check_memory_format("to", memory_format)
     target = other.dtype if other is not None else self.dtype if dtype is None else to_dtype(dtype)
-    return converted(self, target, copy)
+    return _arranged(converted(self, target, copy), memory_format)
 
 
 def _names_dtype(value: Any) -> bool:
@@ -60,8 +63,7 @@ def _names_dtype(value: Any) -> bool:
 
 def _short(name: str, dtype: str) -> Any:
     def method(self: Any, memory_format: Any = None) -> Any:
-        check_memory_format(name, memory_format)
-        return converted(self, to_dtype(dtype))
+        return _arranged(converted(self, to_dtype(dtype)), memory_format)
 
     method.__name__ = name
     method.__doc__ = f"Return the tensor as {dtype}."
@@ -83,8 +85,7 @@ def type_as(self: Any, other: Any) -> Any:
 
 def cpu(self: Any, memory_format: Any = None) -> Any:
     """Return the tensor: it is on the CPU."""
-    check_memory_format("cpu", memory_format)
-    return self
+    return _arranged(self, memory_format)
 
 
 def cuda(self: Any, device: Any = "cuda", non_blocking: bool = False, memory_format: Any = None) -> Any:
@@ -94,6 +95,18 @@ def cuda(self: Any, device: Any = "cuda", non_blocking: bool = False, memory_for
         RuntimeError: always.
     """
     to_device("cuda")
+
+
+def to_device_method(self: Any, device: Any, /, *, stream: Any = None) -> Any:
+    """Return the tensor, if the device is the CPU, on which it is: the array API standard's way to move an array.
+
+    Raises:
+        RuntimeError: for another device. ValueError: for a stream, of which the CPU has none.
+    """
+    if stream is not None:
+        raise ValueError(f"to_device(): the CPU has no streams, got stream={stream!r}")
+    to_device(device)
+    return self
 
 
 def get_device(self: Any) -> int:
@@ -111,6 +124,7 @@ for _name, _dtype in _SHORT.items():
 attach("to", to)
 attach("type", type_)
 attach("type_as", type_as)
+attach("to_device", to_device_method)
 attach("cpu", cpu)
 attach("cuda", cuda)
 attach("get_device", get_device)

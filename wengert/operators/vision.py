@@ -6,6 +6,7 @@ from typing import Any
 
 from wengert.array.shape import as_int
 from wengert.core.arguments import Number
+from wengert.core.batch import folded
 from wengert.core.families import composite, linear
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
@@ -144,6 +145,7 @@ _GEOMETRY = {"kernel": (2, 2), "dilation": (1, 1), "padding": (0, 0), "stride": 
     transpose=lambda g, input_shape, kernel, dilation, padding, stride: ops.columns_transpose(
         g, tuple(input_shape[2:]), kernel, dilation, padding, stride
     ),
+    batch=folded("input"),
     spec=_columns_spec,
     widen=False,
     home=(),
@@ -159,6 +161,7 @@ def columns(input: Number, kernel: Any, dilation: Any, padding: Any, stride: Any
 
 @linear(
     transpose=lambda g, kernel, dilation, padding, stride: ops.columns(g, kernel, dilation, padding, stride),
+    batch=folded("input"),
     spec=_folded_spec,
     home=(),
     samples=lambda s: [

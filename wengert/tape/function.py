@@ -1,5 +1,6 @@
 """``Function``: an operation of the user's own, with a forward and a backward."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,11 +11,11 @@ from wengert.core.place import Place, here
 from wengert.core.record import pack
 from wengert.core.registry import ops
 from wengert.core.state import thread
-from wengert.core.tensor import Tensor, alias, from_array, refresh, version_of
-from wengert.errors import MissingRuleError, TransformError
-from wengert.tape.function_node import Context, FunctionNode
+from wengert.core.tensor import Tensor, View, from_array, refresh, version_of
+from wengert.errors import InplaceError, MissingRuleError, TransformError
+from wengert.tape.function_node import Context, FunctionNode, Kept
 
-__all__ = ["Function", "once_differentiable"]
+__all__ = ["Function", "once_differentiable", "rebuilt"]
 
 
 class Function:
@@ -76,8 +77,29 @@ class Function:
 
     @classmethod
     def reverse_rule(cls) -> Callable[..., Any]:
-        """The reverse rule under either of its names."""
-        return cls.vjp if cls.backward is Function.backward else cls.backward
+        """The reverse rule under either of its names.
+
+        Raises:
+            RuntimeError: if there is none.
+        """
+        if cls.backward is not Function.backward:
+            return cls.backward
+        if cls.vjp is Function.vjp:
+            raise RuntimeError(f"{cls.__name__} has no backward(ctx, *grads), so it cannot be differentiated; define it")
+        return cls.vjp
+
+    @classmethod
+    def forward_rule(cls) -> Callable[..., Any]:
+        """The forward rule.
+
+        Raises:
+            MissingRuleError: if there is none.
+        """
+        if cls.jvp is Function.jvp:
+            raise MissingRuleError(
+                f"{cls.__name__} has no jvp(ctx, *tangents), so it cannot be used in forward mode; define it"
+            )
+        return cls.jvp
 
     @classmethod
     def has_setup_context(cls) -> bool:
@@ -96,13 +118,15 @@ class Function:
             level = highest(a for a in args if isinstance(a, Tensor))
             if level is not None:
                 return _call_at_level(cls, level, args)
+        if cls.forward is Function.forward:
+            raise RuntimeError(f"{cls.__name__} has no forward; define it")
         context = Context(cls, args)
         with no_recording():
             if cls.has_setup_context():
                 output = cls.forward(*args)
                 cls.setup_context(context, args, output)
             else:
-                output = cls.forward(context, *args)
+                output = _old_style(cls, context, args)
         return _recorded(context, output, args), context
 
 
@@ -119,6 +143,21 @@ class no_recording:  # noqa: N801 - a context manager is called like a function
         thread.state.grad = self.before
 
 
+def _old_style(cls: type[Function], context: Context, args: tuple[Any, ...]) -> Any:
+    """Call a forward that takes ctx."""
+    try:
+        return cls.forward(context, *args)
+    except TypeError as error:
+        try:
+            inspect.signature(cls.forward).bind(context, *args)
+        except TypeError:
+            error.add_note(
+                f"{cls.__name__} has no setup_context(ctx, inputs, output), so its forward is called with ctx first: define "
+                "setup_context, or forward(ctx, *args)"
+            )
+        raise
+
+
 def _recorded(context: Context, output: Any, args: tuple[Any, ...]) -> Any:
     """Return what forward gave, recorded if an argument needs a gradient."""
     results = output if isinstance(output, tuple | list) else (output,)
@@ -127,6 +166,11 @@ def _recorded(context: Context, output: Any, args: tuple[Any, ...]) -> Any:
     if thread.state.grad and any(context.needs_input_grad):
         edges = tuple((a._node if a._view is None else refresh(a)) for a in args if isinstance(a, Tensor))
         _attach(context, results, args, edges, here(1))
+    return rebuilt(output, results)
+
+
+def rebuilt(output: Any, results: Sequence[Any]) -> Any:
+    """Return results in the container of a Function's ``output``: tuple, named tuple, list, or none for a single one."""
     if not isinstance(output, tuple | list):
         return results[0]
     return type(output)(*results) if hasattr(output, "_fields") else type(output)(results)
@@ -135,7 +179,7 @@ def _recorded(context: Context, output: Any, args: tuple[Any, ...]) -> Any:
 def _call_at_level(cls: type[Function], level: Level, args: tuple[Any, ...]) -> tuple[Any, Context | None]:
     """Let a running transform call the operation, and record it at the transform's level."""
     given = tuple(lifted(level, a) if isinstance(a, Tensor) else a for a in args)
-    output = level.call_function(cls, given)
+    output = _apart(level.call_function(cls, given), given)
     context = Context(cls, given)
     if not cls.has_setup_context():
         if thread.state.grad and any(context.needs_input_grad):
@@ -151,6 +195,16 @@ def _call_at_level(cls: type[Function], level: Level, args: tuple[Any, ...]) -> 
     return _recorded(context, output, given), context
 
 
+def _apart(output: Any, args: tuple[Any, ...]) -> Any:
+    """Return results in memory of their own where they are views of arguments, so that no write to these can reach them."""
+    cells = [a._cell for a in args if isinstance(a, Tensor)]
+    results = output if isinstance(output, tuple | list) else (output,)
+    if not any(isinstance(r, Tensor) and any(r._cell is c for c in cells) for r in results):
+        return output
+    with no_recording():
+        return rebuilt(output, [ops.clone(r) if isinstance(r, Tensor) else r for r in results])
+
+
 def _check_dirty(context: Context, results: Sequence[Any]) -> None:
     for t in context.dirty:
         if not any(r is t for r in results):
@@ -159,10 +213,33 @@ def _check_dirty(context: Context, results: Sequence[Any]) -> None:
 
 
 def _separate(context: Context, result: Any, args: tuple[Any, ...]) -> Any:
-    """Return a result that is an argument itself (and was not changed) as a tensor of its own."""
+    """Return a result that is an argument itself (and was not changed) as a view of it."""
     if isinstance(result, Tensor) and any(result is a for a in args) and not any(result is t for t in context.dirty):
-        return alias(result)
+        with no_recording():
+            return ops.expand(result, tuple(result.shape))
     return result
+
+
+class _LostStep:
+    """Stands in a view's chain for a user's Function, which cannot be run again on a base that was written since."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.function = name, self
+
+    def execute(self, values: Any) -> Any:
+        """Refuse to take the view again."""
+        raise InplaceError(
+            f"a result of {self.name} is a view of an argument that was changed in place since, which its backward knows "
+            f"nothing of; change it out of place, or let {self.name} return a clone()"
+        )
+
+
+def _own_view(view: View | None, name: str) -> View | None:
+    """Return the view that a Function's result is as one that must not be written, nor taken again without the Function."""
+    if view is None:
+        return None
+    problem = f"{name} returned it as a view of an argument, and its backward would be lost"
+    return View(view.base, ((_LostStep(name), (None,), None),), problem)
 
 
 def _attach(
@@ -194,16 +271,17 @@ def _attach(
             carrier._node = owners[id(results[i])]
             rehistory(results[i], carrier)
         else:
-            carrier._node = owners[id(carrier)]
+            carrier._node, carrier._view = owners[id(carrier)], _own_view(carrier._view, context.function.__name__)
 
 
-def _kept(tensor: Any, owners: dict[int, Any], args: tuple[Any, ...]) -> Any:
-    """Return (what is held, its version cell, the version, its node); a result is held without the tensor itself."""
+def _kept(tensor: Any, owners: dict[int, Any], args: tuple[Any, ...]) -> Kept:
+    """Return what is held of a saved tensor; a result is held without the tensor itself."""
     node = owners.get(id(tensor), tensor._node)
     if thread.state.saved_hooks:
-        return pack(tensor, thread.state), None, 0, node
-    cell = version_of(tensor)
-    return (tensor._payload if id(tensor) in owners else tensor), cell, cell.count, node
+        return Kept(pack(tensor, thread.state), None, 0, node, False)
+    cell, is_result = version_of(tensor), id(tensor) in owners
+    shared = is_result or any(tensor is a for a in args)
+    return Kept(tensor._payload if is_result else tensor, cell, cell.count, node, shared)
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:

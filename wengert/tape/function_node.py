@@ -1,17 +1,17 @@
 """What the tape keeps of a call of a user's ``Function``: its node and its context."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wengert.core.node import Freed, Node, Output
 from wengert.core.place import Place, describe
 from wengert.core.record import Packed
-from wengert.core.tensor import Tensor, from_array
-from wengert.errors import GraphFreedError, InplaceError
+from wengert.core.tensor import INFERENCE, Tensor, from_array
+from wengert.errors import DTypeError, GraphFreedError, InplaceError
 
-__all__ = ["Context", "FunctionNode"]
+__all__ = ["Context", "FunctionNode", "Kept"]
 
 
 class FunctionNode(Node):
@@ -59,14 +59,28 @@ class FunctionNode(Node):
         if context.materialize:
             cotangents = [from_array(np.zeros(*s)) if g is None and s is not None else g
                           for g, s in zip(cotangents, self.shapes, strict=True)]  # fmt: skip
-        function = context.function
-        rule = function.reverse_rule()
+        rule = context.function.reverse_rule()
+        before = [_writes(g) for g in cotangents]
         try:
             found = rule(context, *cotangents)
         except Exception as error:
             error.add_note(f"in the backward of {self.title}, called at {describe(self.place)}")
             raise
+        self._check_unwritten(cotangents, before)
         return self._checked(found if isinstance(found, tuple | list) else (found,))
+
+    def _check_unwritten(self, cotangents: list[Any], before: list[Any]) -> None:
+        """Refuse a backward that wrote into what it was given: others hold the same memory."""
+        for g, count in zip(cotangents, before, strict=True):
+            if _writes(g) != count:
+                raise InplaceError(
+                    f"the backward of {self.title} changed an incoming gradient in place, by "
+                    f"{g._cell.first_write_after(count)}; others may use its memory: compute out of place, or clone() it"
+                )
+        kept = self.context.kept
+        for item in kept if isinstance(kept, tuple) else ():
+            if item is not None and item.shared and item.version.count != item.count:
+                raise item.changed(self.context)
 
     def _checked(self, found: Sequence[Any]) -> list[Any]:
         are_tensors = self.context.are_tensors
@@ -85,8 +99,43 @@ class FunctionNode(Node):
                     f"the backward of {self.title} returned a gradient for argument {i}, which is not a tensor"
                 )
             if is_tensor:
+                after = self.inputs[len(gradients)]
+                if g is not None and after is not None and g.dtype.is_complex and after.dtype.kind != "c":
+                    raise DTypeError(
+                        f"the backward of {self.title} returned a complex gradient for argument {i}, which is real; take .real"
+                    )
                 gradients.append(g)
         return gradients
+
+
+def _writes(tensor: Any) -> int:
+    """Return how often a tensor's memory was written (0 for none, and in inference mode, which does not count)."""
+    cell = None if tensor is None else tensor._cell
+    return 0 if cell is None or cell is INFERENCE else int(cell.count)
+
+
+class Kept(NamedTuple):
+    """What a context holds of a saved tensor.
+
+    Attributes:
+        held: the tensor; of a result, its payload alone; or what a pack hook made of it.
+        version, count: its version cell and the version when it was saved (None for what was packed).
+        node: its node. shared: whether it is an argument or result, which others see.
+    """
+
+    held: Any
+    version: Any
+    count: int
+    node: Any
+    shared: bool
+
+    def changed(self, context: "Context") -> InplaceError:
+        """Return the error for a tensor that was written since it was saved."""
+        return InplaceError(
+            f"a tensor saved by {context.function.__name__} (shape {tuple(self.held.shape)}, version {self.count}, at "
+            f"{describe(context.place)}) was changed in place by {self.version.first_write_after(self.count)}, now version "
+            f"{self.version.count}; change it out of place or save a clone()"
+        )
 
 
 class Context:
@@ -111,31 +160,36 @@ class Context:
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Keep tensors (or None) for backward, where they are :attr:`saved_tensors`; changes to them are noticed."""
-        for t in tensors:
-            if t is not None and not isinstance(t, Tensor):
-                raise TypeError(f"save_for_backward() keeps tensors and None, got {type(t).__name__}; "
-                                "keep other values as attributes of ctx")  # fmt: skip
-        self.to_save = tensors
+        self.to_save = self._optional_tensors("save_for_backward", tensors)
 
     def save_for_forward(self, *tensors: Any) -> None:
         """Keep tensors (or None) for ``jvp``, where they are :attr:`saved_tensors`."""
-        for t in tensors:
-            if t is not None and not isinstance(t, Tensor):
-                raise TypeError(f"save_for_forward() keeps tensors and None, got {type(t).__name__}; "
-                                "keep other values as attributes of ctx")  # fmt: skip
-        self.for_forward = tensors
+        self.for_forward = self._optional_tensors("save_for_forward", tensors)
 
     def mark_dirty(self, *tensors: Any) -> None:
         """Say which arguments forward changed in place; they must be among what it returns."""
-        self.dirty = tensors
+        self.dirty = self._tensors("mark_dirty", tensors)
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
         """Say which results carry no gradient."""
-        self.non_differentiable = tensors
+        self.non_differentiable = self._tensors("mark_non_differentiable", tensors)
 
     def set_materialize_grads(self, value: bool) -> None:
         """Say whether backward gets zeros (True, the default) or None for results that received no gradient."""
         self.materialize = value
+
+    def _tensors(self, what: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        for t in values:
+            if not isinstance(t, Tensor):
+                raise TypeError(f"{self.function.__name__}: {what}() takes tensors, got {type(t).__name__}")
+        return values
+
+    def _optional_tensors(self, what: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        for t in values:
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(f"{self.function.__name__}: {what}() keeps tensors and None, got {type(t).__name__}; "
+                                "keep other values as attributes of ctx")  # fmt: skip
+        return values
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
@@ -156,17 +210,13 @@ class Context:
     def _unpacked(self, item: Any) -> Any:
         if item is None:
             return None
-        held, version, count, node = item
+        held = item.held
         if isinstance(held, Packed):
             held = held.unpack(held.packed)
-        elif version is not None and version.count != count:
-            raise InplaceError(
-                f"a tensor saved by {self.function.__name__} (shape {tuple(held.shape)}, version {count}, at "
-                f"{describe(self.place)}) was changed in place by {version.first_write_after(count)}, now version "
-                f"{version.count}; change it out of place or save a clone()"
-            )
-        if isinstance(held, Tensor) and held._node is node:
+        elif item.version is not None and item.version.count != item.count:
+            raise item.changed(self)
+        if isinstance(held, Tensor) and held._node is item.node:
             return held
         out = from_array(held._payload if isinstance(held, Tensor) else held)
-        out._cell, out._node = version, node
+        out._cell, out._node = item.version, item.node
         return out

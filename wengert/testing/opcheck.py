@@ -1,9 +1,9 @@
 """``opcheck``: hold one operator to its declaration, sample by sample.
 
-The properties, each on every sample: the shape and dtype rule against the real result; memory layouts (transposed,
-strided, reversed) give the same values; arguments are not changed and aliasing is declared truthfully; the vjp against
-central differences; forward rules against the vjp (⟨u, J t⟩ = ⟨Jᵀ u, t⟩); second order; lower precisions; the in-place
-twin; samples that must fail.
+The properties, each on every sample: the shape and dtype rule against the real result; equal calls give equal results;
+memory layouts (transposed, strided, reversed) give the same values; arguments are not changed and aliasing is declared
+truthfully; the vjp against central differences; forward rules against the vjp (⟨u, J t⟩ = ⟨Jᵀ u, t⟩); second order;
+batches against loops; lower precisions; the in-place twin; samples that must fail.
 
     python -m wengert.testing.opcheck NAME [NAME ...]
     python -m wengert.testing.opcheck --file operators/reduce.py
@@ -13,8 +13,8 @@ import argparse
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -25,48 +25,33 @@ from wengert.core.operator import Op, Spec
 from wengert.core.registry import operators, ops
 from wengert.core.tensor import Tensor, from_array
 from wengert.tape.api import grad
+from wengert.testing.case import Case, Failure, agree, close, directions, dot, require
 from wengert.testing.opcheck_transforms import (
-    Failure,
+    BATCH_WORDS,
     check_batch_declared,
     check_forward_over_reverse,
     check_jvp,
     check_vmap,
-    close,
-    require,
-    results_of,
 )  # fmt: skip
 from wengert.testing.samples import ErrorSample, Sample, plain, sample_from, samples_of, tensors_in
 
-__all__ = ["Failure", "opcheck"]
+__all__ = ["CHECKS", "Failure", "Tally", "opcheck"]
 
 EPS, RTOL, ATOL = 1e-6, 1e-5, 1e-7
 
 
-def leaves(sample: Sample) -> Callable[[Any], Any]:
-    """Return what makes a tensor of each array in turn, one that requires a gradient if it is to be differentiated by."""
-    number = count()
-
-    def convert(array: Any) -> Any:
-        chosen = sample.differentiates(next(number), array)
-        return from_array(array).requires_grad_() if chosen else from_array(array)
-
-    return convert
+def _inferred(case: Case, convert: Callable[[Any], Any] = plain) -> tuple[Any, ...]:
+    """Return what the declared shape and dtype rule gives."""
+    args, kwargs = case.sample.arguments(convert)
+    found = case.op.infer(specs(bind(case.op, tuple(args), kwargs)))
+    return (found,) if isinstance(found, Spec) else tuple(found)
 
 
-def call(op: Op, sample: Sample, convert: Callable[[Any], Any]) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-    """Call the operator; return the tensors it was given and those it gave."""
-    args, kwargs = sample.arguments(convert)
-    return tensors_in([*args, *kwargs.values()]), results_of(op.function(*args, **kwargs))
-
-
-def check_spec(op: Op, sample: Sample) -> None:
+def check_spec(case: Case) -> bool:
     """The declared shape and dtype rule gives what the operator gives."""
-    if op.spec is None or (op.composite and not getattr(op.kernel, "has_fake", False)):
-        return
-    args, kwargs = sample.arguments(plain)
-    _, results = call(op, sample, plain)
-    inferred = op.infer(specs(bind(op, tuple(args), kwargs)))
-    inferred = (inferred,) if isinstance(inferred, Spec) else tuple(inferred)
+    if case.op.spec is None or (case.op.composite and not getattr(case.op.kernel, "has_fake", False)):
+        return False
+    inferred, results = _inferred(case), case.results
     require(len(inferred) == len(results), f"the spec gives {len(inferred)} results, the operator {len(results)}")
     for want, got in zip(inferred, results, strict=True):
         require(
@@ -74,152 +59,140 @@ def check_spec(op: Op, sample: Sample) -> None:
             f"the spec gives shape {tuple(want.shape)}, the result has {tuple(got.shape)}",
         )
         require(want.dtype is got.dtype, f"the spec gives {want.dtype}, the result has {got.dtype}")
+    return True
 
 
-def _layouts(array: Any) -> list[tuple[str, Any]]:
+def check_determinism(case: Case) -> bool:
+    """Two equal calls give equal results."""
+    for got, want in zip(case.call()[1], case.results, strict=True):
+        same = np.array_equal(got._payload, want._payload, equal_nan=got.dtype.category >= 2)
+        require(same, "two equal calls give different results; draw random numbers outside, and pass them")
+    return True
+
+
+def _layouts(array: Any) -> list[Any]:
+    """Return copies of an array in other memory layouts: transposed, strided, reversed."""
     if not array.ndim or not array.size:
-        return []
+        return [array] * 3
     spaced = np.zeros((*array.shape[:-1], array.shape[-1] * 2), array.dtype)
     spaced[..., ::2] = array
-    return [("transposed", np.asfortranarray(array)), ("strided", spaced[..., ::2]),
-            ("reversed", np.ascontiguousarray(array[..., ::-1])[..., ::-1])]  # fmt: skip
+    return [np.asfortranarray(array), spaced[..., ::2], np.ascontiguousarray(array[..., ::-1])[..., ::-1]]
 
 
-def check_layouts(op: Op, sample: Sample) -> None:
+def check_layouts(case: Case) -> bool:
     """Every memory layout of the arguments gives the same values."""
-    _, want = call(op, sample, plain)
+    if all(a.size <= 1 for a in case.arrays):
+        return False
     for k, name in enumerate(("transposed", "strided", "reversed")):
-
-        def convert(array: Any, k: int = k) -> Any:
-            made = _layouts(array)
-            return from_array(made[k][1] if made else array)
-
-        _, got = call(op, sample, convert)
-        for g, w in zip(got, want, strict=True):
+        _, got = case.call(lambda array, k=k: from_array(_layouts(array)[k]))
+        for g, w in zip(got, case.results, strict=True):
             close(g._payload, w._payload, f"{name} arguments")
+    return True
 
 
-def check_aliasing(op: Op, sample: Sample) -> None:
+def check_aliasing(case: Case) -> bool:
     """Arguments keep their values, and results share memory only where that is declared."""
-    args, kwargs = sample.arguments(plain)
+    args, kwargs = case.sample.arguments(plain)
     given = tensors_in([*args, *kwargs.values()])
     before = [(t._payload.copy(), t._version) for t in given]
-    results = results_of(op.function(*args, **kwargs))
+    found = case.op.function(*args, **kwargs)
+    results = (found,) if isinstance(found, Tensor) else tensors_in(found)
     for t, (b, version) in zip(given, before, strict=True):
         if t._version == version:  # a declared mutation counts as a write
             close(t._payload, b, "an argument was changed, which is not declared")
     for out in results:
         shares = any(out is not t and out._payload.size and np.shares_memory(out._payload, t._payload) for t in given)
-        if shares and not op.composite:
-            require(op.view, "the result shares memory with an argument, which is not declared (view=True)")
+        if shares and not case.op.composite:
+            require(case.op.view, "the result shares memory with an argument, which is not declared (view=True)")
             require(out._view is not None, "a view has no link to its base")
-
-
-def _dot(a: Any, b: Any) -> float:
-    return float(np.real(np.sum(np.conj(a) * b)))
-
-
-def _direction(rng: np.random.Generator, array: Any) -> Any:
-    found = rng.standard_normal(array.shape)
-    return found + 1j * rng.standard_normal(array.shape) if array.dtype.kind == "c" else found
-
-
-def _shifted(op: Op, sample: Sample, directions: list[Any], step: float, convert: Callable[[Any], Any] = plain) -> Any:
-    """Call the operator with its float arguments moved by ``step`` along ``directions``."""
-    moves, number = iter(directions), count()
-
-    def moved(array: Any) -> Any:
-        return convert(array + step * next(moves) if sample.differentiates(next(number), array) else array)
-
-    return call(op, sample, moved)
+    return True
 
 
 class Point:
-    """One sample with random directions for its arguments and cotangents for its results."""
+    """A case with random directions for its arguments and cotangents for its results."""
 
-    def __init__(self, op: Op, sample: Sample) -> None:
-        self.op, self.sample = op, sample
-        self.rng = np.random.default_rng(sample.seed + 1)
-        given, results = call(op, sample, leaves(sample))
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.rng = np.random.default_rng(case.sample.seed + 1)
+        given, results = case.call(case.leaves())
         self.inputs = [t for t in given if t.requires_grad]
         self.numbers = [i for i, r in enumerate(results) if r.requires_grad]
         self.outputs = [results[i] for i in self.numbers]
-        self.directions = [_direction(self.rng, t._payload) for t in self.inputs]
-        self.cotangents = [np.asarray(_direction(self.rng, r._payload)) for r in self.outputs]
+        self.directions = directions(self.rng, [t._payload for t in self.inputs])
+        self.cotangents = directions(self.rng, [r._payload for r in self.outputs])
 
-    def gradients(self, create: bool = False, outputs: Any = None, inputs: Any = None) -> tuple[Any, ...]:
-        """Return the vjp of the cotangents."""
-        return grad(outputs or self.outputs, inputs or self.inputs, [from_array(u) for u in self.cotangents],
-                    create_graph=create, materialize_grads=True)  # fmt: skip
+    def gradients(self, cotangents: Any = None, outputs: Any = None, inputs: Any = None) -> tuple[Any, ...]:
+        """Return the vjp of the cotangents; recorded, if they are given as tensors that require a gradient."""
+        return grad(outputs or self.outputs, inputs or self.inputs, cotangents or list(map(from_array, self.cotangents)),
+                    create_graph=cotangents is not None, materialize_grads=True)  # fmt: skip
 
     def quotient(self) -> float:
         """Return the central difference of ⟨u, f⟩ along the directions."""
         ends = []
         for sign in (1, -1):
-            _, results = _shifted(self.op, self.sample, self.directions, sign * EPS)
-            ends.append(sum(_dot(u, results[i]._payload) for u, i in zip(self.cotangents, self.numbers, strict=True)))
+            _, results = self.case.moved(self.directions, sign * EPS)
+            ends.append(sum(dot(u, results[i]._payload) for u, i in zip(self.cotangents, self.numbers, strict=True)))
         return float(ends[0] - ends[1]) / (2 * EPS)
 
 
-def _agree(got: float, want: float, scale: float, what: str) -> None:
-    require(
-        abs(got - want) <= RTOL * max(scale, abs(want)) + ATOL,
-        f"{what}: {got:.10g}, central differences give {want:.10g}",
-    )
-
-
-def _differentiable(op: Op, sample: Sample) -> Point | None:
-    if not sample.grad or op.family == "nondifferentiable":
+def _point(case: Case) -> Point | None:
+    if not case.sample.grad or case.op.family == "nondifferentiable":
         return None
-    point = Point(op, sample)
+    point = Point(case)
     return point if point.inputs and point.outputs else None
 
 
-def check_vjp(op: Op, sample: Sample) -> None:
+def _differences(got: float, want: float, scale: float, what: str) -> None:
+    agree(got, want, RTOL * max(scale, abs(want)) + ATOL, what, "central differences give")
+
+
+def check_vjp(case: Case) -> bool:
     """The reverse rules agree with central differences."""
-    point = _differentiable(op, sample)
+    point = _point(case)
     if point is None:
-        return
+        return False
     found = point.gradients()
     for g, t in zip(found, point.inputs, strict=True):
         require(
             g.shape == t.shape and g.dtype is t.dtype, f"a gradient has {g.shape} {g.dtype} for {t.shape} {t.dtype}"
         )
-    terms = [_dot(g._payload, v) for g, v in zip(found, point.directions, strict=True)]
-    _agree(sum(terms), point.quotient(), sum(map(abs, terms)), "vjp")
+    terms = [dot(g._payload, v) for g, v in zip(found, point.directions, strict=True)]
+    _differences(sum(terms), point.quotient(), sum(map(abs, terms)), "vjp")
+    return True
 
 
-def check_second_order(op: Op, sample: Sample) -> None:
+def check_second_order(case: Case) -> bool:
     """The derivative of the derivative agrees with central differences of the derivative."""
-    point = _differentiable(op, sample)
+    point = _point(case)
     if point is None:
-        return
-    weights = [_direction(point.rng, t._payload) for t in point.inputs]
-
-    def projected(given: Any, results: Any, create: bool) -> Any:
-        inputs = [t for t in given if t.requires_grad]
-        found = point.gradients(create, [results[i] for i in point.numbers], inputs)
-        return inputs, found
-
+        return False
+    weights = directions(point.rng, [t._payload for t in point.inputs])
     ends = []
     for sign in (1, -1):
-        given, results = _shifted(op, sample, point.directions, sign * EPS, leaves(sample))
-        _, found = projected(given, results, create=False)
-        ends.append(sum(_dot(w, g._payload) for w, g in zip(weights, found, strict=True)))
-    given, results = call(op, sample, leaves(sample))
-    inputs, found = projected(given, results, create=True)
-    traced = [(g, from_array(np.asarray(w))) for g, w in zip(found, weights, strict=True) if g.requires_grad]
-    got, scale = 0.0, 1.0
+        given, results = case.moved(point.directions, sign * EPS, leaves=True)
+        inputs = [t for t in given if t.requires_grad]
+        found = point.gradients(outputs=[results[i] for i in point.numbers], inputs=inputs)
+        ends.append(sum(dot(w, g._payload) for w, g in zip(weights, found, strict=True)))
+    cotangents = [from_array(u).requires_grad_() for u in point.cotangents]
+    found = point.gradients(cotangents)
+    traced = [(g, from_array(w)) for g, w in zip(found, weights, strict=True) if g.requires_grad]
+    variables = [*point.inputs, *cotangents]
+    second = [ops.zeros_like(v) for v in variables]  # where nothing is traced, the gradient is constant
     if traced:
-        second = grad([g for g, _ in traced], inputs, [w for _, w in traced], materialize_grads=True)
-        terms = [_dot(h._payload, v) for h, v in zip(second, point.directions, strict=True)]
-        got, scale = sum(terms), 1 + sum(map(abs, terms))
-    _agree(got, float(ends[0] - ends[1]) / (2 * EPS), scale * 10, "second order")
+        second = grad([g for g, _ in traced], variables, [w for _, w in traced], materialize_grads=True)
+    terms = [dot(h._payload, v) for h, v in zip(second, [*point.directions, *point.cotangents], strict=True)]
+    count = len(point.inputs)
+    scale = 10 * (1 + sum(map(abs, terms)))
+    _differences(sum(terms[:count]), float(ends[0] - ends[1]) / (2 * EPS), scale, "second order")
+    value = sum(dot(w, g._payload) for g, w in zip(found, weights, strict=True))  # linear in the cotangent: its own derivative
+    agree(sum(terms[count:]), value, 1e-9 * scale, "the derivative by the cotangent", "by linearity it is")
+    return True
 
 
-def check_precisions(op: Op, sample: Sample) -> None:
+def check_precisions(case: Case) -> bool:
     """float32 and bfloat16 arguments give results of the dtype the rule says, near those of float64."""
-    _, want = call(op, sample, plain)
+    if all(a.dtype != np.float64 for a in case.arrays):
+        return False
     for dtype, tolerance in ((float32, 1e-3), (bfloat16, 0.1)):
 
         def convert(array: Any, dtype: Any = dtype) -> Any:
@@ -228,86 +201,124 @@ def check_precisions(op: Op, sample: Sample) -> None:
         def rounded(array: Any, dtype: Any = dtype) -> Any:
             return from_array(array.astype(dtype.numpy).astype(np.float64) if array.dtype == np.float64 else array)
 
-        args, kwargs = sample.arguments(convert)
-        if all(t.dtype is not dtype for t in tensors_in([*args, *kwargs.values()])):
-            return
-        _, got = call(op, sample, convert)
-        _, want = call(op, sample, rounded)
-        if not op.composite:
-            inferred = op.infer(specs(bind(op, tuple(args), kwargs)))
-            for spec, g in zip((inferred,) if isinstance(inferred, Spec) else inferred, got, strict=True):
+        _, got = case.call(convert)
+        if not case.op.composite:
+            for spec, g in zip(_inferred(case, convert), got, strict=True):
                 require(spec.dtype is g.dtype, f"of {dtype}: the spec gives {spec.dtype}, the result is {g.dtype}")
+        if not case.sample.grad:
+            continue
+        _, want = case.call(rounded)
         for g, w in zip(got, want, strict=True):
-            if g._payload.dtype.kind in "fV" and sample.grad:
+            if g._payload.dtype.kind in "fV":
                 scale = float(np.max(np.abs(w._payload), initial=1.0, where=np.isfinite(w._payload)))
                 close(g._payload.astype(np.float64), w._payload, f"in {dtype}", rtol=tolerance, atol=tolerance * scale)
+    return True
 
 
-def check_inplace(op: Op, sample: Sample) -> None:
+def check_inplace(case: Case) -> bool:
     """The in-place twin writes what the operator returns, and returns its argument."""
-    twin = ops.__dict__.get(op.name + "_")
-    if twin is None or op.composite:
-        return
-    args, kwargs = sample.arguments(plain)
-    want = op.function(*args, **kwargs)
+    twin = ops.__dict__.get(case.op.name + "_")
+    if twin is None or case.op.composite:
+        return False
+    args, kwargs = case.sample.arguments(plain)
+    want = case.results[0]
     if not isinstance(args[0], Tensor) or want.shape != args[0].shape or want.dtype is not args[0].dtype:
-        return
+        return False
     target = ops.clone(args[0])
     require(twin(target, *args[1:], **kwargs) is target, "the in-place twin does not return its argument")
     close(target._payload, want._payload, "the in-place twin")
     require(target._cell is not None and target._cell.count == 1, "the in-place twin does not count as one write")
+    return True
 
 
-def check_error(op: Op, sample: ErrorSample) -> None:
+def check_error(case: Case) -> bool:
     """A call that must fail fails as declared."""
+    sample: Any = case.sample
     args, kwargs = sample.arguments(plain)
     try:
-        op.function(*args, **kwargs)
+        case.op.function(*args, **kwargs)
     except sample.error as error:
         require(re.search(sample.match, str(error)), f"the message {str(error)!r} does not match {sample.match!r}")
     except Exception as error:
         raise Failure(f"raised {type(error).__name__}: {error}, expected {sample.error.__name__}") from error
     else:
         raise Failure(f"no error, expected {sample.error.__name__}")
+    return True
 
 
-CHECKS: dict[str, Callable[[Op, Any], None]] = {
-    "spec": check_spec, "layouts": check_layouts, "aliasing": check_aliasing, "vjp": check_vjp, "jvp": check_jvp,
-    "second order": check_second_order,
+CHECKS: dict[str, Callable[[Case], bool]] = {
+    "spec": check_spec, "determinism": check_determinism, "layouts": check_layouts, "aliasing": check_aliasing,
+    "vjp": check_vjp, "jvp": check_jvp, "second order": check_second_order,
     "forward over reverse": check_forward_over_reverse, "vmap": check_vmap, "precisions": check_precisions,
     "inplace": check_inplace,
 }  # fmt: skip
 
+LOOK_AT = {
+    "spec": "look at spec= (of a custom_op: register_fake), or at the shape and dtype that the kernel returns",
+    "determinism": "look for random numbers, uninitialised memory or state in the kernel",
+    "layouts": "look for code in the kernel that relies on contiguous memory",
+    "aliasing": "look at what the kernel writes to and what memory it returns: copy it, or declare it (view=, mutates_args=)",
+    "vjp": "look at the vjp rule: its factor and sign, the sum over broadcast dimensions, accumulation where an index repeats",
+    "jvp": "look at the jvp rule, which must be the derivative that the vjp is the transpose of",
+    "second order": "look at what the vjp rule takes out of differentiation: detach(), NumPy, saved values that are no arguments",
+    "forward over reverse": "look at the jvp rules of what the vjp rule calls, and at detach() in it",
+    "vmap": "look at batch= (of a custom_op: register_vmap): the results must have the batch where it says",
+    "precisions": "look at the dtype of the result in spec= and in the kernel",
+    "inplace": "look at the in-place twin: it must write its first argument, once, and return it",
+    "error": "look at how the kernel and spec= refuse bad arguments",
+    "reference": "look at the kernel",
+}
 
-def check_reference(op: Op, sample: Sample, reference: Callable[..., Any]) -> None:
+
+@dataclass
+class Tally:
+    """How much was checked: operators, samples, and the checks that applied to them."""
+
+    operators: int = 0
+    samples: int = 0
+    checks: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.operators:,} operators, {self.samples:,} samples, {self.checks:,} checks"
+
+
+def check_reference(case: Case, reference: Callable[..., Any]) -> bool:
     """The operator gives what a function of NumPy arrays gives."""
-    args, kwargs = sample.arguments(lambda array: array)
+    args, kwargs = case.sample.arguments(lambda array: array)
     want = reference(*args, **kwargs)
-    _, got = call(op, sample, plain)
-    for g, w in zip(got, want if isinstance(want, tuple | list) else (want,), strict=True):
+    for g, w in zip(case.results, want if isinstance(want, tuple | list) else (want,), strict=True):
         close(g._payload, w, "the reference", rtol=1e-6, atol=1e-9)
+    return True
+
+
+def checks_of(sample: Sample, reference: Callable[..., Any] | None = None) -> dict[str, Callable[[Case], bool]]:
+    """Return the checks that a sample goes through, by name."""
+    if isinstance(sample, ErrorSample):
+        return {"error": check_error}
+    return CHECKS if reference is None else {**CHECKS, "reference": partial(check_reference, reference=reference)}
 
 
 def opcheck(
-    op: Any, args: Any = None, kwargs: Any = None, *, reference: Callable[..., Any] | None = None, raise_exception: bool = True
+    op: Any, args: Any = None, kwargs: Any = None, *, reference: Callable[..., Any] | None = None,
+    raise_exception: bool = True, tally: Tally | None = None,
 ) -> dict[str, str]:  # fmt: skip
     """Run every check on an operator: on the samples of its declaration, or on one call.
 
-    Checked are, each on every sample: the shape and dtype rule, memory layouts, aliasing and mutation, vjp against central
-    differences, jvp against vjp, second order, forward over reverse, vmap against a loop, lower precisions, the in-place
-    twin, error samples.
+    Checked are, each on every sample: the shape and dtype rule, that equal calls give equal results, memory layouts,
+    aliasing and mutation, vjp against central differences, jvp against vjp, second order, forward over reverse, vmap
+    against a loop, lower precisions, the in-place twin, error samples.
 
     Args:
         op: the operator (a declaration, its public function, or its name). args, kwargs: a call to check instead of the
             samples; it is differentiated by the tensors that require grad.
         reference: a function of NumPy arrays that gives the same. raise_exception: raise the first failure instead of
-            returning it.
+            returning it. tally: counts what was checked.
 
     Returns:
         ``{"check of sample": "what failed"}``, empty if everything holds.
 
     Raises:
-        Failure: for the first property that does not hold.
+        Failure: for the first property that does not hold; it names the operator, the check, the call and what to look at.
 
     Example:
         >>> import wengert as wg
@@ -316,27 +327,31 @@ def opcheck(
     """
     declared = operators()[op] if isinstance(op, str) else getattr(op, "op", op)
     found: dict[str, str] = {}
+    tally = tally or Tally()
+    tally.operators += 1
+
+    def failed(where: str, what: str, look: str, error: Exception | None = None) -> None:
+        found[where] = f"{what}; {look}"
+        if raise_exception:
+            raise Failure(f"{where}: {found[where]}") from error
+
     samples = samples_of(declared) if args is None and kwargs is None else [sample_from(args or (), kwargs)]
     if not samples:
-        found["samples"] = f"operator '{declared.name}' has no samples"
+        failed(
+            f"samples of {declared.name}", f"operator '{declared.name}' has no samples", "give samples=, or one call"
+        )
     try:
         check_batch_declared(declared)
     except Failure as error:
-        if raise_exception:
-            raise
-        found[f"vmap of {declared.name}"] = str(error)
+        failed(f"vmap of {declared.name}", f"Failure: {error}", f"the words are {BATCH_WORDS}", error)
     for sample in samples:
-        checks: dict[str, Any] = {"error": check_error} if isinstance(sample, ErrorSample) else dict(CHECKS)
-        if reference is not None and not isinstance(sample, ErrorSample):
-            checks["reference"] = partial(check_reference, reference=reference)
-        for name, check in checks.items():
+        case = Case(declared, sample)
+        tally.samples += 1
+        for name, check in checks_of(sample, reference).items():
             try:
-                check(declared, sample)
+                tally.checks += check(case)
             except Exception as error:
-                found[f"{name} of {declared.name}{sample!r}"] = f"{type(error).__name__}: {error}"
-                if raise_exception:
-                    error.add_note(f"opcheck: {name} of {declared.name}{sample!r}")
-                    raise
+                failed(f"{name} of {declared.name}{sample!r}", f"{type(error).__name__}: {error}", LOOK_AT[name], error)
     return found
 
 
@@ -348,12 +363,12 @@ def main() -> int:
     options = parser.parse_args()
     known = operators()
     names = options.names or [n for n, op in known.items() if not options.file or _file(op).endswith(options.file)]
-    bad = 0
+    bad, tally = 0, Tally()
     for name in names:
-        for where, what in opcheck(known[name], raise_exception=False).items():
+        for where, what in opcheck(known[name], raise_exception=False, tally=tally).items():
             bad += 1
             print(f"{where}\n    {what}")
-    print(f"{len(names)} operators, {bad} failures")
+    print(f"{tally}, {bad} failures")
     return 1 if bad else 0
 
 

@@ -22,6 +22,10 @@ class Literal:
     def __init__(self, data: Any) -> None:
         self.array = np.asarray(data)
 
+    def draw(self, rng: np.random.Generator) -> Any:
+        """Return the array."""
+        return self.array
+
 
 class Drawn:
     """A tensor argument of random elements."""
@@ -51,6 +55,17 @@ class Drawn:
         return np.asarray(array)
 
 
+def recipes(values: Any) -> list[Any]:
+    """Return every recipe of an array among arguments (lists included), in order."""
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, Drawn | Literal):
+            found.append(value)
+        elif isinstance(value, list):
+            found.extend(recipes(value))
+    return found
+
+
 class Sample:
     """One call: arguments by position and keyword, tensors still as recipes.
 
@@ -63,6 +78,7 @@ class Sample:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], grad: bool, seed: int, wanted: frozenset[int] | None = None
     ) -> None:
         self.args, self.kwargs, self.grad, self.seed, self.wanted = args, kwargs, grad, seed, wanted
+        self.drawn: list[Any] | None = None
 
     def differentiates(self, number: int, array: Any) -> bool:
         """True if the derivative by the array with this number is to be checked."""
@@ -70,13 +86,14 @@ class Sample:
 
     def arguments(self, convert: Callable[[Any], Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments with every array passed through ``convert`` (array to tensor)."""
-        rng = np.random.default_rng(self.seed)
+        if self.drawn is None:
+            rng = np.random.default_rng(self.seed)
+            self.drawn = [r.draw(rng) for r in recipes([*self.args, *self.kwargs.values()])]
+        arrays = iter(self.drawn)
 
         def make(value: Any) -> Any:
-            if isinstance(value, Drawn):
-                return convert(value.draw(rng))
-            if isinstance(value, Literal):
-                return convert(value.array.copy())
+            if isinstance(value, Drawn | Literal):
+                return convert(next(arrays).copy())
             if isinstance(value, list):
                 return [make(v) for v in value]
             return value() if isinstance(value, Late) else value

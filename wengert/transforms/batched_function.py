@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from wengert.core.interpret import Level, entered, lifted
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
-from wengert.tape.function import Function
+from wengert.tape.function import Function, rebuilt
 from wengert.tape.function_node import Context
 
 __all__ = ["VmapInfo", "batched_call", "given_rule"]
@@ -37,9 +37,9 @@ def given_rule(level: Any, function: Any, args: tuple[Any, ...], in_dims: tuple[
 def batched_call(level: Any, function: Any, args: tuple[Any, ...], batched: tuple[Any, ...]) -> tuple[Any, Any]:
     """Return (results with the batch in front, their batch dimensions) of a Function whose rules are batched themselves."""
     generated = _Generated(type(level), level.size, level.randomness, function, batched)
-    made: Any = type(f"{function.__name__}", (_Batched,), {"generated": generated, "many": None})
+    made: Any = type(f"{function.__name__}", (_Batched,), {"generated": generated})
     output = made.apply(*args)
-    return output if made.many else output[0], 0
+    return rebuilt(made.output, output), 0
 
 
 class _Generated:
@@ -74,7 +74,7 @@ class _Batched(Function):
     """A user's Function on a batch, recorded below the level that batches it; results have the batch in front."""
 
     generated: _Generated
-    many: Any
+    output: Any  # what the forward returned last, with None for each result
 
     @classmethod
     def forward(cls, *args: Any) -> Any:
@@ -83,8 +83,9 @@ class _Batched(Function):
         with entered(level):
             given = [_wrapped(level, a, b) for a, b in zip(args, made.batched, strict=True)]
             output = made.function.forward(*given)
-            cls.many = type(output) if isinstance(output, tuple | list) else None
-            return tuple(_with_batch(level, t) for t in (output if cls.many else (output,)))
+            results = output if isinstance(output, tuple | list) else (output,)
+            cls.output = rebuilt(output, [None] * len(results))
+            return tuple(_with_batch(level, t) for t in results)
 
     @classmethod
     def setup_context(cls, ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
@@ -95,7 +96,7 @@ class _Batched(Function):
             results = tuple(_wrapped(level, t, True) for t in output)
             inner = Context(made.function, given)
             inner.needs_input_grad = ctx.needs_input_grad
-            made.function.setup_context(inner, given, cls.many(results) if cls.many else results[0])
+            made.function.setup_context(inner, given, rebuilt(cls.output, results))
             ctx.flags = [t is not None and lifted(level, t)._payload.batched for t in inner.to_save]
             ctx.save_for_backward(*[None if t is None else lifted(level, t)._payload.tensor for t in inner.to_save])
             if inner.for_forward is not None:
@@ -129,7 +130,7 @@ class _Batched(Function):
             flags = ctx.flags if ctx.for_forward is None else ctx.forward_flags
             inner.to_save = tuple(_wrapped(level, t, b) for t, b in zip(ctx.saved_tensors, flags, strict=True))
             tangents = [_wrapped(level, t, b) for t, b in zip(grad_inputs, made.batched, strict=True)]
-            found = made.function.jvp(inner, *tangents)
+            found = made.function.forward_rule()(inner, *tangents)
             return tuple(_with_batch(level, t) for t in (found if isinstance(found, tuple | list) else (found,)))
 
     generate_vmap_rule = True

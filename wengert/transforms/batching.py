@@ -8,12 +8,12 @@ from typing import Any
 
 from wengert.core.apply import execute
 from wengert.core.batch import RULES, Body
-from wengert.core.interpret import Level, Payload, lifted, wrapped
+from wengert.core.interpret import Level, Payload, lifted, owned_like, wrapped
 from wengert.core.operator import Op
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
-from wengert.errors import MissingRuleError, TransformError
-from wengert.tape.function import Function
+from wengert.errors import MissingRuleError, ShapeError, TransformError
+from wengert.tape.function import Function, rebuilt
 from wengert.transforms.batched_function import batched_call, given_rule
 
 __all__ = ["BatchLevel", "Batched"]
@@ -51,10 +51,18 @@ class Batched(Payload):
         Raises:
             TransformError: for a batch: one example has no values of its own.
         """
+        self.check_alive()
         if self.batched:
             raise TransformError(self.level.refusal(what))
         held = self.tensor._payload
         return held.values(what) if isinstance(held, Payload) else held
+
+    def exported(self, what: str) -> Any:
+        """Return the array of a constant; refuse for a batch."""
+        self.check_alive()
+        if self.batched:
+            raise TransformError(self.level.refusal(what))
+        return self.tensor.numpy()
 
     def detached(self) -> "Batched":
         """Return the payload without history."""
@@ -116,6 +124,7 @@ class BatchLevel(Level):
         if not any(batched):
             output, dims = function.apply(*below), None
         elif function.generate_vmap_rule:
+            _check_generated(function)
             output, dims = batched_call(self, function, below, batched)
         elif function.vmap is not Function.vmap:
             output, dims = given_rule(self, function, below, tuple(0 if b else None for b in batched))
@@ -124,14 +133,19 @@ class BatchLevel(Level):
                 f"{function.__name__} has no vmap(info, in_dims, *args), so it cannot be used under vmap; define it, or set "
                 "generate_vmap_rule = True to have its forward and backward batched themselves"
             )
-        if not isinstance(output, tuple | list):
-            return self._placed(output, dims)
-        listed = dims if isinstance(dims, tuple | list) else (dims,) * len(output)
-        return type(output)([self._placed(t, d) for t, d in zip(output, listed, strict=True)])
+        results = output if isinstance(output, tuple | list) else (output,)
+        listed = dims if isinstance(dims, tuple | list) else (dims,) * len(results)
+        name = function.__name__
+        return rebuilt(output, [self._placed(t, d, name) for t, d in zip(results, listed, strict=True)])
 
-    def _placed(self, value: Any, dim: Any) -> Any:
+    def _placed(self, value: Any, dim: Any, name: str) -> Any:
         if not isinstance(value, Tensor):
             return value
+        if dim is not None and not (type(dim) is int and -value.ndim <= dim < value.ndim and value.shape[dim] == self.size):
+            raise ShapeError(
+                f"{name}.vmap: out_dims says {dim!r} for a result of shape {tuple(value.shape)}, which is no dimension of "
+                f"{self.size} examples"
+            )
         return self.wrap(value if not dim else ops.movedim(value, dim, 0), dim is not None)
 
     def wrap(self, tensor: Any, batched: bool) -> Any:
@@ -140,6 +154,24 @@ class BatchLevel(Level):
 
     def lift(self, tensor: Any) -> Any:
         return self.wrap(tensor, False)
+
+    def stacked(self, tensor: Any) -> Any:
+        return self.wrap(tensor, True)
+
+    def drawing(self, name: str) -> int | None:
+        if self.randomness == "error":
+            raise TransformError(
+                f"{name}() draws random numbers under vmap, which was not told what the examples get: pass "
+                "randomness='different' to vmap for numbers of their own, or randomness='same' for the same ones"
+            )
+        return self.size if self.randomness == "different" else None
+
+    def owned(self, tensor: Any, source: Any) -> Any:
+        held = source._payload
+        below = owned_like(tensor, held.tensor)
+        if not held.batched:
+            return below
+        return self.wrap(ops.clone(ops.expand(ops.unsqueeze(below, 0), (self.size, *tensor.shape))), True)
 
     def write(self, name: str, tensor: Any, result: Any) -> None:
         target, source = tensor._payload, result._payload
@@ -154,13 +186,28 @@ class BatchLevel(Level):
         return (
             f"{name}(): under vmap, values of {self.size} examples cannot be written into a tensor of shape "
             f"{tuple(target.shape)} that all examples share. Make it from a tensor of the example, such as "
-            "x.new_zeros(...) or torch.zeros_like(x), or compute out of place"
+            "x.new_zeros(...) or wengert.zeros_like(x), or compute out of place"
         )
 
     def refusal(self, what: str) -> str:
         return (
             f"{what} needs one value, but under vmap the tensor stands for {self.size} examples at once. Use an operator in "
             "its place: where or func.cond for a branch, func.while_loop for a loop, a masked operator for a selection"
+        )
+
+
+def _check_generated(function: Any) -> None:
+    """Refuse to batch a Function whose rules cannot be.
+
+    Raises:
+        RuntimeError: if it has a ``vmap`` of its own besides. MissingRuleError: if it has no ``setup_context``.
+    """
+    if function.vmap is not Function.vmap:
+        raise RuntimeError(f"{function.__name__} defines vmap and sets generate_vmap_rule = True; keep one of them")
+    if not function.has_setup_context():
+        raise MissingRuleError(
+            f"{function.__name__} sets generate_vmap_rule = True, for which it must define setup_context(ctx, inputs, "
+            "output), with forward(*args) without ctx"
         )
 
 

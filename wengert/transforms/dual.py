@@ -15,8 +15,8 @@ from wengert.core.interpret import Level, Payload, given_back, lifted, wrapped
 from wengert.core.operator import Op
 from wengert.core.registry import operators, ops
 from wengert.core.tensor import Tensor, alias, refresh, replay, version_of
-from wengert.errors import InplaceError, MissingRuleError, ShapeError
-from wengert.tape.function import Function
+from wengert.errors import InplaceError, MissingRuleError, ShapeError, TransformError
+from wengert.tape.function import rebuilt
 from wengert.transforms.forward import push
 
 __all__ = ["Dual", "DualLevel", "parts", "unwrapped"]
@@ -50,8 +50,16 @@ class Dual(Payload):
 
     def values(self, what: str) -> Any:
         """Return the array of the primal: control flow may depend on values, whatever ``what`` asks."""
+        self.check_alive()
         held = self.primal._payload
         return held if isinstance(held, np.ndarray) else held.values(what)
+
+    def exported(self, what: str) -> Any:
+        """Return the array of a constant; refuse where there is a tangent."""
+        self.check_alive()
+        if self.tangent is not None:
+            raise TransformError(self.level.refusal(what))
+        return self.primal.numpy()
 
     def detached(self) -> "Dual":
         """Return the payload without tangent and history."""
@@ -172,7 +180,7 @@ class DualLevel(Level):
         else:
             pushed = pushed_through(function, context, primals, tangents, results)
         found = [self.wrap(r, t) if isinstance(r, Tensor) else r for r, t in zip(results, pushed, strict=True)]
-        return type(output)(found) if isinstance(output, tuple | list) else found[0]
+        return rebuilt(output, found)
 
     def keep(self, gradient: Any, leaf: Any) -> None:
         self.adopted.append(gradient)
@@ -208,11 +216,10 @@ def pushed_through(function: Any, context: Any, primals: Any, tangents: list[Any
     if context.materialize:
         tangents = [ops.zeros_like(p) if t is None and isinstance(p, Tensor) and p.dtype.category >= 2 else t
                     for p, t in zip(primals, tangents, strict=True)]  # fmt: skip
-    if function.jvp is Function.jvp:
-        raise MissingRuleError(f"{name} has no jvp(ctx, *tangents), so it cannot be used in forward mode; define it")
+    rule = function.forward_rule()
     context.in_forward = True
     try:
-        found = function.jvp(context, *tangents)
+        found = rule(context, *tangents)
     finally:
         context.in_forward = False
     listed = tuple(found) if isinstance(found, tuple | list) else (found,)
@@ -223,6 +230,8 @@ def pushed_through(function: Any, context: Any, primals: Any, tangents: list[Any
     for t, r in zip(listed, results, strict=True):
         if t is not None and not isinstance(t, Tensor):
             raise TypeError(f"the jvp of {name} must return tensors or None, got {type(t).__name__}")
+        if t is not None and isinstance(r, Tensor) and t.dtype.is_complex and not r.dtype.is_complex:
+            raise DTypeError(f"the jvp of {name} returned a complex tangent for a result of dtype {r.dtype}")
         if t is not None and (not isinstance(r, Tensor) or tuple(t.shape) != tuple(r.shape)):
             shape = tuple(r.shape) if isinstance(r, Tensor) else type(r).__name__
             raise ShapeError(

@@ -7,6 +7,7 @@ from typing import Any
 from wengert import tree
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
+from wengert.errors import DTypeError
 from wengert.transforms.pushforward import jvp
 from wengert.transforms.reverse import grad, selected, split_aux, vjp
 from wengert.transforms.vmap import vmap
@@ -38,8 +39,14 @@ def jacrev(
     @wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         run, chosen, single = _partial(func, args, kwargs, argnums, "jacrev()")
+        _check_arguments(chosen, "jacrev()")
         found = vjp(run, *chosen, has_aux=has_aux)
         output, pull = found[0], found[1]
+        if any(o.dtype.is_complex for o in tree.leaves(output)):
+            raise DTypeError(
+                "jacrev(): an output is complex, and a pullback has one real direction alone; use jacfwd, or view_as_real() "
+                "the output"
+            )
         rows = _rows(output, pull, chunk_size)
         result = tree.map(lambda row: row[0] if single else tuple(row), rows)
         return (result, found[2]) if has_aux else result
@@ -62,6 +69,21 @@ def _partial(func: Callable[..., Any], args: Any, kwargs: Any, argnums: Any, wha
         return func(*given, **kwargs)
 
     return run, tuple(args[i] for i in positions), isinstance(argnums, int)
+
+
+def _check_arguments(chosen: Any, what: str) -> None:
+    """Refuse arguments that have no Jacobian.
+
+    Raises:
+        TypeError: for what is no tensor. DTypeError: for integers, and for complex numbers, by which a function need not
+            have a derivative.
+    """
+    for value in tree.leaves(chosen):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{what}: an argument must hold tensors to differentiate by, got {type(value).__name__}")
+        if not value.dtype.is_floating_point:
+            raise DTypeError(f"{what}: an argument must be a floating-point tensor to differentiate by, got {value.dtype}"
+                             + ("; use vjp or jvp, or view_as_real()" if value.dtype.is_complex else ""))  # fmt: skip
 
 
 def _basis(tensors: list[Any]) -> list[Any]:
@@ -122,23 +144,28 @@ def jacfwd(
     @wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         run, chosen, single = _partial(func, args, kwargs, argnums, "jacfwd()")
+        _check_arguments(chosen, "jacfwd()")
         inputs, spec = tree.flatten(chosen)
-        for value in inputs:
-            if not isinstance(value, Tensor):
-                raise TypeError(
-                    f"jacfwd(): an argument must hold tensors to differentiate by, got {type(value).__name__}"
-                )
+        structure: Any = None
+        kept: list[Any] = []  # of each leaf of aux, a tuple of it if it is no tensor, else None
 
         def push(*basis: Any) -> Any:
+            nonlocal structure
             found = jvp(run, chosen, tree.unflatten(list(basis), spec), has_aux=has_aux)
-            return (found[1], found[2]) if has_aux else found[1]
+            if not has_aux:
+                return found[1], ()
+            extra, structure = tree.flatten(found[2])
+            kept[:] = [None if isinstance(v, Tensor) else (v,) for v in extra]
+            return found[1], tuple(v for v in extra if isinstance(v, Tensor))
 
-        columns = vmap(push, out_dims=(-1, None) if has_aux else -1, randomness=randomness, chunk_size=chunk_size)(
+        columns, tensors = vmap(push, out_dims=(-1, None), randomness=randomness, chunk_size=chunk_size)(
             *_basis(inputs)
         )
-        columns, aux = split_aux(columns, has_aux, "jacfwd()")
         result = tree.map(lambda column: _columns(column, inputs, spec, single), columns)
-        return (result, aux) if has_aux else result
+        if not has_aux:
+            return result
+        rest = iter(tensors)
+        return result, tree.unflatten([next(rest) if k is None else k[0] for k in kept], structure)
 
     return jacobian
 
@@ -193,8 +220,9 @@ def _cheaper(func: Callable[..., Any], args: Any, kwargs: Any, argnums: Any, has
     run, chosen, _ = _partial(func, args, kwargs, argnums, "jacobian()")
     inputs = sum(t.numel() for t in tree.leaves(chosen) if isinstance(t, Tensor))
     output, _ = split_aux(run(*tree.map(_detached, chosen)), has_aux, "jacobian()")
-    outputs = sum(t.numel() for t in tree.leaves(output) if isinstance(t, Tensor))
-    return "forward" if inputs <= 2 * outputs else "reverse"
+    tensors = [t for t in tree.leaves(output) if isinstance(t, Tensor)]
+    cheaper = inputs <= 2 * sum(t.numel() for t in tensors)
+    return "forward" if cheaper or any(t.dtype.is_complex for t in tensors) else "reverse"
 
 
 def _detached(value: Any) -> Any:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wengert import tree
-from wengert.core.interpret import entered
+from wengert.core.interpret import Payload, entered
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.errors import DTypeError, ShapeError
@@ -12,6 +12,7 @@ from wengert.transforms.dual import DualLevel, unwrapped
 from wengert.transforms.reverse import (
     Closing,
     Recorded,
+    checked_cotangents,
     entered_arguments,
     entry,
     gradients,
@@ -99,8 +100,9 @@ def linearize(func: Callable[..., Any], *primals: Any) -> Any:
     run = Recorded(func, primals, False, "linearize()")
     leaves, spec = tree.flatten(primals)
     with recording():
-        seeds = [entry(ops.zeros_like(o), False, "linearize()") for o in run.outputs]
-        pulled = walk(run.points, run.outputs, seeds, keep=True, create=True)
+        moving = [o for o in run.outputs if o.dtype.category >= 2]
+        seeds = [entry(ops.zeros_like(o), False, "linearize()") for o in moving]
+        pulled = walk(run.points, moving, seeds, keep=True, create=True)
         linear = [k for k, g in enumerate(pulled) if g is not None and reaches(g, {s._node for s in seeds})]
         closing = Closing([*seeds, *run.points], True)
 
@@ -109,7 +111,10 @@ def linearize(func: Callable[..., Any], *primals: Any) -> Any:
         with recording() as now:
             closing.outer = now
             rows, weights = [pulled[k] for k in linear], [directions[k] for k in linear]
-            return tree.unflatten(gradients(closing, seeds, rows, weights, keep=True), run.spec)
+            found = iter(gradients(closing, seeds, rows, weights, keep=True))
+        return tree.unflatten(
+            [next(found) if o.dtype.category >= 2 else ops.zeros_like(o.detach()) for o in run.outputs], run.spec
+        )
 
     output = tree.unflatten([run.closing.closed(o) for o in run.outputs], run.spec)
     return output, push
@@ -137,17 +142,23 @@ def linear_transpose(func: Callable[..., Any], *primals: Any) -> Callable[..., A
         outputs, spec = tree.flatten(func(*given))
         ones = [ops.ones_like(o) for o in outputs]
         closing = Closing(points, True)
-        if any(bool((o.detach() != 0).any()) for o in outputs):
+        if any(_memory(o).any() for o in outputs):
             raise ValueError("linear_transpose(): the function is not linear: its value at zero is not zero")
         found = walk(points, outputs, ones, keep=True, create=True)
         if any(g is not None and reaches(g, closing.own) for g in found):
             raise ValueError("linear_transpose(): the function is not linear: its derivative depends on its argument")
 
     def transposed(cotangents: Any) -> Any:
-        listed = tree.flatten_up_to(spec, cotangents, "linear_transpose(): the cotangents")
         with recording() as now:
             closing.outer = now
+            listed = checked_cotangents(cotangents, spec, outputs, "linear_transpose()")
             found = gradients(closing, points, outputs, listed, keep=True)
             return tuple(regrouped(found, specs))
 
     return transposed
+
+
+def _memory(tensor: Any) -> Any:
+    """Return the array below all levels: under vmap, that of all examples."""
+    held = tensor._payload
+    return _memory(held.carrier) if isinstance(held, Payload) else held

@@ -379,11 +379,11 @@ class Recorded:
         """Return the cotangents of the primals, a tree for each."""
         with recording() as now:
             self.closing.outer = now
-            listed = _cotangents(cotangents, self.spec, self.outputs, self.what)
+            listed = checked_cotangents(cotangents, self.spec, self.outputs, self.what)
             return tuple(regrouped(gradients(self.closing, self.points, self.outputs, listed, keep=True), self.specs))
 
 
-def _cotangents(cotangents: Any, spec: Any, outputs: list[Any], what: str) -> list[Any]:
+def checked_cotangents(cotangents: Any, spec: Any, outputs: list[Any], what: str) -> list[Any]:
     """Return the leaves of a tree of cotangents, checked against the outputs."""
     listed = tree.flatten_up_to(spec, cotangents, f"{what}: the cotangents")
     found = []

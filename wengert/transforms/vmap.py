@@ -29,7 +29,7 @@ def vmap(
         chunk_size: how many examples to run at a time; None: all.
 
     Returns:
-        A function of the same arguments. Keyword arguments are mapped over dimension 0.
+        A function of the same arguments. Tensors among keyword arguments are mapped over dimension 0.
 
     Raises:
         ValueError: if ``in_dims`` or ``out_dims`` do not fit, nothing is mapped, or the arguments differ in the number of
@@ -42,7 +42,7 @@ def vmap(
     """
     if randomness not in ("error", "different", "same"):
         raise RuntimeError(f"vmap(): randomness must be 'error', 'different' or 'same', got {randomness!r}")
-    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
+    if chunk_size is not None and (type(chunk_size) is not int or chunk_size < 1):
         raise ValueError(f"vmap(): chunk_size must be a positive int or None, got {chunk_size!r}")
 
     @wraps(func)
@@ -76,11 +76,12 @@ def _examples(in_dims: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
         )
     given = (args, kwargs)
     leaves, spec = tree.flatten(given)
-    first, second = spec.children
+    first = spec.children[0]
     wanted = tree.spread(tuple(in_dims) if isinstance(in_dims, list) else in_dims, first, "vmap(): in_dims")
     dims: list[Any] = []
     size, where = -1, ""
-    for value, dim, at in zip(leaves, [*wanted, *[0] * second.count], tree.paths(given), strict=True):
+    named = [0 if isinstance(v, Tensor) else None for v in leaves[first.count :]]
+    for value, dim, at in zip(leaves, [*wanted, *named], tree.paths(given), strict=True):
         if not _is_dim(dim):
             raise ValueError(f"vmap(): in_dims must hold ints and None, got {dim!r}")
         if dim is not None and not isinstance(value, Tensor):

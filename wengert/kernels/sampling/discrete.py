@@ -125,8 +125,10 @@ def _remainder(bits: Array, span: int) -> tuple[Array, npt.NDArray[np.bool_]]:
     return bits - bits // divisor * divisor, bits < states - states % span  # `//` by a scalar is faster than `%`
 
 
-def permutation(key: int, offset: int, size: int) -> Drawn:
+def permutation(key: int, offset: int, size: int, shape: Shape = ()) -> Drawn:
     """A random order of ``0, ..., size - 1`` as int64: the stable argsort of `size` numbers of 64 bits.
+
+    With a `shape`, as many independent ones: ``(*shape, size)``.
 
     Raises:
         ParameterError: if `size` is negative.
@@ -138,7 +140,10 @@ def permutation(key: int, offset: int, size: int) -> Drawn:
     size = operator.index(size)
     if size < 0:
         raise ParameterError(f"permutation(): size must not be negative, got {size}")
-    return _stable_argsort(philox.bits64(key, offset, size)), 2 * size
+    if not shape:
+        return _stable_argsort(philox.bits64(key, offset, size)), 2 * size
+    bits = philox.bits64(key, offset, element_count(shape) * size).reshape(*shape, size)
+    return np.argsort(bits, axis=-1, kind="stable"), 2 * bits.size
 
 
 def _stable_argsort(keys: philox.Bits) -> npt.NDArray[np.int64]:
