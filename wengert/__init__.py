@@ -34,7 +34,15 @@ from wengert.array.dtype import (
     uint32,
     uint64,
 )
-from wengert.array.layout import contiguous_format, layout, memory_format, preserve_format, strided
+from wengert.array.layout import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    layout,
+    memory_format,
+    preserve_format,
+    strided,
+)  # fmt: skip
 from wengert.array.shape import Size
 from wengert.core.generator import Generator, default_generator
 from wengert.core.printing import set_printoptions
@@ -81,8 +89,8 @@ inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
 newaxis = None
 
 _SUBPACKAGES = (
-    "array_api", "backends", "cli", "cuda", "data", "fft", "func", "library", "linalg", "nn", "optim", "random",
-    "serialization", "special", "testing", "tree", "utils",
+    "array_api", "backends", "cli", "cuda", "data", "fft", "func", "library", "linalg", "masked", "nn", "optim", "random",
+    "serialization", "signal", "special", "testing", "tree", "utils",
 )  # fmt: skip
 _ELSEWHERE = {
     **dict.fromkeys(("cond", "while_loop", "vmap"), "func"),
@@ -95,14 +103,14 @@ _ELSEWHERE = {
 
 __all__ = [
     "Generator", "Size", "Tensor", "are_deterministic_algorithms_enabled", "autograd", "bfloat16", "bool",
-    "broadcast_shapes", "can_cast", "cdouble", "cfloat", "complex64", "complex128", "contiguous_format",
-    "default_generator", "device", "double", "dtype", "e", "enable_grad", "finfo", "float", "float16", "float32", "float64",
-    "get_default_device", "get_default_dtype", "half", "iinfo", "inf", "inference_mode", "int", "int8", "int16", "int32",
-    "int64", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_grad_enabled", "is_inference",
-    "is_inference_mode_enabled", "is_same_size", "is_signed", "is_tensor", "layout", "long", "memory_format", "nan",
-    "newaxis", "no_grad", "numel", "operators", "ops", "pi", "preserve_format", "promote_types", "result_type",
-    "set_default_device", "set_default_dtype", "set_grad_enabled", "set_printoptions", "short", "strided", "typename",
-    "uint8", "uint16", "uint32", "uint64", "use_deterministic_algorithms",
+    "broadcast_shapes", "can_cast", "cdouble", "cfloat", "channels_last", "channels_last_3d", "complex64", "complex128",
+    "contiguous_format", "default_generator", "device", "double", "dtype", "e", "enable_grad", "finfo", "float", "float16",
+    "float32", "float64", "get_default_device", "get_default_dtype", "half", "iinfo", "inf", "inference_mode", "int",
+    "int8", "int16", "int32", "int64", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_grad_enabled",
+    "is_inference", "is_inference_mode_enabled", "is_same_size", "is_signed", "is_tensor", "layout", "long",
+    "memory_format", "nan", "newaxis", "no_grad", "numel", "operators", "ops", "pi", "preserve_format", "promote_types",
+    "result_type", "set_default_device", "set_default_dtype", "set_grad_enabled", "set_printoptions", "short", "strided",
+    "typename", "uint8", "uint16", "uint32", "uint64", "use_deterministic_algorithms",
 ]  # fmt: skip
 
 

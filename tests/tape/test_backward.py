@@ -145,7 +145,7 @@ def test_backward_inputs_may_be_a_computed_tensor():
         (lambda x: wg.autograd.grad([(x * 2).sum()], x, grad_outputs=[None, None]), RuntimeError, "1 outputs but 2"),
         (lambda x: wg.autograd.grad(x.sum(), x, allow_unused=False, materialize_grads=True), ValueError, "materialize"),
         (lambda x: (x * 2).sum().backward(inputs=[]), RuntimeError, "empty"),
-        (lambda x: wg.autograd.grad(x.sum(), x, is_grads_batched=True), RuntimeError, "vmap"),
+        (lambda x: wg.autograd.grad(x.sum(), x, is_grads_batched=True), ValueError, "batch in dimension 0"),
     ],
 )
 def test_wrong_requests_are_refused_with_what_to_do(call, error, message):

@@ -7,7 +7,7 @@ import numpy as np
 from wengert.errors import ShapeError
 
 __all__ = [
-    "arranged", "channels_last", "channels_last_3d", "check_memory_format", "contiguous_format", "is_arranged", "layout",
+    "arranged", "channels_last", "channels_last_3d", "contiguous_format", "has_order", "is_arranged", "layout",
     "memory_format", "memory_order", "preserve_format", "strided",
 ]  # fmt: skip
 
@@ -41,16 +41,9 @@ channels_last, channels_last_3d = memory_format("channels_last"), memory_format(
 _RANKS = {channels_last: 4, channels_last_3d: 5}
 
 
-def check_memory_format(name: str, value: Any) -> None:
-    """Refuse a ``memory_format`` argument that does not mean row-major memory.
-
-    Raises:
-        TypeError: naming the operator and the formats.
-    """
-    if value is not None and value not in (contiguous_format, preserve_format):
-        raise TypeError(
-            f"{name}(): memory_format must be wengert.contiguous_format or wengert.preserve_format, got {value!r}"
-        )
+def has_order(value: Any, ndim: int) -> bool:
+    """Return True if a ``memory_format`` has an order of its own for tensors of ``ndim`` dimensions."""
+    return _RANKS.get(value) == ndim
 
 
 def memory_order(name: str, value: Any, ndim: int) -> tuple[int, ...] | None:

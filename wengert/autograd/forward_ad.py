@@ -9,6 +9,7 @@ Example:
     UnpackedDualTensor(primal=tensor(9.), tangent=tensor(6.))
 """
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -35,7 +36,14 @@ def _level() -> DualLevel | None:
     return next(levels, None)
 
 
-_open: list[Any] = []  # the blocks that enter_dual_level entered
+class _Entered(threading.local):
+    """The blocks that enter_dual_level entered in this thread."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Any] = []
+
+
+_entered = _Entered()
 
 
 @contextmanager
@@ -57,7 +65,7 @@ def enter_dual_level() -> int:
     """Enter a level, to be left by :func:`exit_dual_level`; prefer the block :func:`dual_level`."""
     block = dual_level()
     number = block.__enter__()
-    _open.append(block)
+    _entered.blocks.append(block)
     return number
 
 
@@ -67,9 +75,9 @@ def exit_dual_level(*, level: int | None = None) -> None:
     Raises:
         RuntimeError: if none is running.
     """
-    if not _open:
+    if not _entered.blocks:
         raise RuntimeError("exit_dual_level() without a running dual level")
-    _open.pop().__exit__(None, None, None)
+    _entered.blocks.pop().__exit__(None, None, None)
 
 
 def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:

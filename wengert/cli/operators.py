@@ -62,7 +62,10 @@ def _facts(op: Any) -> Iterator[tuple[str, str]]:
     yield "dtype", dtype
     yield "devices", ", ".join(op.devices)
     yield "cost", "not declared" if op.cost is None else f"{formula(op.cost)} floating-point operations"
-    if op.rules is None:
+    if op.family == "opaque":
+        for name, value in op.kernel.registered().items():
+            yield name, value
+    elif op.rules is None:
         yield "derivative", "that of its body" if op.composite else "none"
     elif op.rules.joint is not None:
         yield "derivative", formula(op.rules.joint[0])
@@ -73,6 +76,9 @@ def _facts(op: Any) -> Iterator[tuple[str, str]]:
 
 def _shape_and_dtype(op: Any) -> tuple[str, str]:
     """Return how shape and dtype of the result follow from the arguments'."""
+    if op.family == "opaque":
+        shape = op.kernel.registered()["shape rule"]
+        return shape, shape
     if op.spec is None:
         return "that of its body", "that of its body"
     found = spec_formulas(op.spec)

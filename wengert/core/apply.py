@@ -19,7 +19,7 @@ from wengert.core.record import record
 from wengert.core.signature import Input
 from wengert.core.state import local, thread
 from wengert.core.tensor import INFERENCE, Tensor, View, from_array, version_of, wrote
-from wengert.errors import DTypeError, ShapeError
+from wengert.errors import DTypeError, ShapeError, TransformError
 from wengert.settings import settings
 
 __all__ = ["as_tensor", "call", "common_dtype", "execute", "specs"]
@@ -266,6 +266,10 @@ def write_out(op: Op, out: Any, result: Any) -> Any:
         return type(result)(*out) if hasattr(result, "_fields") else tuple(out)
     if not isinstance(out, Tensor):
         raise TypeError(f"{op.name}(): out must be a tensor, got {type(out).__name__}")
+    if type(out._payload) is not np.ndarray or type(result._payload) is not np.ndarray:
+        raise TransformError(
+            f"{op.name}(): out= is not possible inside a transform; leave it out, and use what is returned"
+        )
     if out.requires_grad or result.requires_grad:
         raise RuntimeError(f"{op.name}(): out= does not support gradients; leave it out, or use no_grad()")
     if not can_cast(result.dtype, out.dtype):

@@ -9,7 +9,7 @@ from typing import Any
 
 from wengert.errors import DeclarationError
 
-__all__ = ["names_near", "operators", "ops", "register"]
+__all__ = ["names_near", "operators", "ops", "register", "withdraw"]
 
 
 class Operators:
@@ -33,6 +33,12 @@ def register(name: str, declaration: Any, function: Any) -> None:
         raise DeclarationError(f"operator '{name}' is declared twice")
     _declared[name] = declaration
     setattr(ops, name, function)
+
+
+def withdraw(name: str) -> None:
+    """Take an operator out again."""
+    del _declared[name]
+    delattr(ops, name)
 
 
 def operators() -> dict[str, Any]:

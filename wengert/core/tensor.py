@@ -13,7 +13,7 @@ import numpy as np
 
 from wengert.array.device import to_device
 from wengert.array.dtype import DType, dtype_of
-from wengert.array.layout import check_memory_format
+from wengert.array.layout import channels_last, channels_last_3d, has_order, is_arranged, memory_order
 from wengert.array.shape import Size, axis_of
 from wengert.core.legacy import legacy_array
 from wengert.core.methods import Absent, TensorMethods
@@ -149,9 +149,13 @@ class Tensor(TensorMethods):
         return strides if dim is None else strides[axis_of(dim, self.ndim)]
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        """Return True if its elements lie in memory in row-major order without gaps."""
-        check_memory_format("is_contiguous", memory_format)
-        return bool(self._payload.flags.c_contiguous)
+        """Return True if its elements lie in memory without gaps, in row-major order or in that of ``memory_format``."""
+        if memory_format is None:
+            return bool(self._payload.flags.c_contiguous)
+        if memory_format in (channels_last, channels_last_3d) and not has_order(memory_format, self.ndim):
+            return False
+        order = memory_order("is_contiguous", memory_format, self.ndim)
+        return is_arranged(raw(self, "is_contiguous()"), order)
 
     def data_ptr(self) -> int:
         """Return the address of its first element."""

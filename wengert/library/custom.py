@@ -5,7 +5,8 @@ in the same registry as the built-in operators.
 """
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,11 @@ from wengert.core.batch import example
 from wengert.core.inplace import check_writable
 from wengert.core.operator import Op, Spec
 from wengert.core.place import stacklevel
-from wengert.core.registry import operators, ops, register
+from wengert.core.registry import operators, ops, register, withdraw
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, alias, from_array, wrote
 from wengert.errors import DeclarationError, MissingRuleError, ShapeError
-from wengert.library.schema import infer_schema, returns_of, with_markers
+from wengert.library.schema import checks_of, infer_schema, returns_of, with_markers
 from wengert.tape.function import Function
 
 __all__ = ["CustomOpDef", "custom_op", "register_autograd", "register_fake", "register_kernel", "register_vmap"]
@@ -62,7 +63,7 @@ def custom_op(
     """
 
     def declare(function: Callable[..., Any]) -> CustomOpDef:
-        inferred = infer_schema(function, mutates_args=_names(mutates_args), op_name=name)
+        inferred = infer_schema(function, mutates_args=mutates_args, op_name=name)
         if schema is not None and schema.replace(" ", "") != inferred.replace(" ", ""):
             raise DeclarationError(
                 f"custom_op '{name}': the schema {schema!r} differs from that of the hints, {inferred!r}"
@@ -70,10 +71,6 @@ def custom_op(
         return CustomOpDef(name, function, mutates_args, inferred)
 
     return declare if fn is None else declare(fn)
-
-
-def _names(mutates_args: Any) -> tuple[str, ...]:
-    return () if isinstance(mutates_args, str) else tuple(mutates_args)
 
 
 class Namespace:
@@ -93,6 +90,7 @@ class CustomOpDef:
 
     Attributes:
         op: its declaration in the registry. schema: its signature in PyTorch's notation.
+        mutated: positions of the arguments that it changes in place.
     """
 
     def __init__(self, name: str, fn: Callable[..., Any], mutates_args: Any, schema: str) -> None:
@@ -102,20 +100,29 @@ class CustomOpDef:
         self.name, self.schema, self.__name__, self.__doc__ = name, schema, short, fn.__doc__ or f"{name}{schema}"
         self._kernels: dict[str, Callable[..., Any]] = {"cpu": fn}
         self._fake: Callable[..., Any] | None = None
-        self._returns = returns_of(fn, name)
+        self._returns, self._checks = returns_of(fn, name), checks_of(fn, name)
         kernel = with_markers(fn, name.replace("::", "_"))
         kernel.__doc__ = self.__doc__
         self.op = Op(kernel, "opaque", name=name, composite=True, samples=lambda s: [], home=(), spec=self._infer)
         self.op.kernel = self
-        self._mutated = self._positions(mutates_args)
+        self.mutated = self._positions(mutates_args)
         self._function: Any = type(short, (_Opaque,), {"owner": self})
         self.op.function = self
-        register(name, self.op, self)
-        namespace = ops.__dict__.get(library)
-        if namespace is None:
-            namespace = Namespace(library)
-            setattr(ops, library, namespace)
+        self._publish(library, short)
+
+    def _publish(self, library: str, short: str) -> None:
+        """Enter the operator in the registry; a custom operator of the same name is replaced, as in PyTorch."""
+        namespace = ops.__dict__.setdefault(library, Namespace(library))
+        if not isinstance(namespace, Namespace):
+            raise DeclarationError(f"custom_op '{self.name}': '{library}' is an operator, so it cannot name a library")
+        if self.name in operators():
+            withdraw(self.name)
+        register(self.name, self.op, self)
         setattr(namespace, short, self)
+
+    def __reduce__(self) -> Any:
+        """Copied and pickled by name: there is one of each operator."""
+        return _named, (self.name,)
 
     def _positions(self, mutates_args: Any) -> tuple[int, ...]:
         index = self.op.signature.index
@@ -150,7 +157,10 @@ class CustomOpDef:
         return add if fn is None else add(fn)
 
     def register_fake(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
-        """Register the shape rule: called with tensors whose values do not matter, returns tensors like the results."""
+        """Register the shape rule: called with tensors whose values do not matter, returns tensors like the results.
+
+        Usable as a decorator; the last one registered counts.
+        """
         self._fake = fn
         return fn
 
@@ -161,22 +171,26 @@ class CustomOpDef:
         """Register the derivative.
 
         Args:
-            backward: ``(ctx, *grads) -> gradients``, one per argument (of a sequence a list), None where there is none.
-            setup_context: ``(ctx, inputs, output)`` saves what backward needs. jvp: ``(ctx, *tangents) -> tangents``.
+            backward: ``(ctx, *grads) -> gradients``, one per positional argument (of a sequence a list), None where there
+                is none. ``ctx.needs_input_grad`` says which are wanted.
+            setup_context: ``(ctx, inputs, output)`` saves what backward needs; where there are keyword-only arguments,
+                ``(ctx, inputs, keyword_only_inputs, output)``, called with keywords.
+            jvp: ``(ctx, *tangents) -> tangents``, by what ``setup_context`` saved.
 
         Raises:
             DeclarationError: for an operator that changes its arguments.
         """
-        if self._mutated:
+        if self.mutated:
             raise DeclarationError(f"'{self.name}' changes its arguments in place, so it cannot have a derivative")
         self._function.rule = staticmethod(backward)
         self._function.context_rule = None if setup_context is None else staticmethod(setup_context)
-        self._function.forward_rule = None if jvp is None else staticmethod(jvp)
+        self._function.push_rule = None if jvp is None else staticmethod(jvp)
 
     def register_vmap(self, func: Callable[..., Any] | None = None, /) -> Any:
-        """Register the batching rule ``(info, in_dims, *args) -> (results, out_dims)``; usable as a decorator.
+        """Register the batching rule ``(info, in_dims, *args, **kwargs) -> (results, out_dims)``; usable as a decorator.
 
-        Without one, vmap runs one example after the other and warns once.
+        ``info`` has batch_size and randomness; ``in_dims`` has a dimension for each positional argument with a batch, and
+        None for the others. Without one, vmap runs one example after the other and warns once.
         """
 
         def add(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -190,8 +204,8 @@ class CustomOpDef:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         signature = self.op.signature
         values = signature.bind(args, kwargs)
-        for i in signature.inputs:
-            self._check_tensor(signature.slots[i], values[i])
+        for slot, value, check in zip(signature.slots, values, self._checks, strict=True):
+            check(self.name, slot, value)
         state = thread.state
         if state.watchers:
             outer, watcher = state.watchers, state.watchers[-1]
@@ -202,29 +216,20 @@ class CustomOpDef:
                 state.watchers = outer
         return self._run(values)
 
-    def _check_tensor(self, slot: Any, value: Any) -> None:
-        if value is None and slot.default is None:
-            return
-        many = isinstance(value, list | tuple) and slot.input.many
-        if not (many and all(isinstance(v, Tensor) for v in value)) and not isinstance(value, Tensor):
-            raise TypeError(f"{self.name}(): argument '{slot.name}' must be a tensor, got {type(value).__name__}")
-
     def _run(self, values: list[Any]) -> Any:
         counts = tuple(len(v) if isinstance(v, list | tuple) and i in self.op.signature.inputs else None
                        for i, v in enumerate(values))  # fmt: skip
         flat = [x for v, n in zip(values, counts, strict=True) for x in (v if n is not None else (v,))]
-        for i in self._mutated:
+        for i in self.mutated:
             for t in values[i] if isinstance(values[i], list | tuple) else (values[i],):
                 if t is not None:
                     check_writable(self.name, t)
-        if (
-            self._function.rule is None
-            and thread.state.grad
-            and any(isinstance(v, Tensor) and v.requires_grad for v in flat)
-        ):
-            raise MissingRuleError(
-                f"{self.name}() has no derivative, and an argument requires one; detach() it, or register_autograd(backward)"
-            )
+        at, names = self.op.signature.positional, self.op.signature.names
+        for name, value in zip(names[at:], values[at:], strict=True):
+            if isinstance(value, Tensor) and value.requires_grad and thread.state.grad:
+                raise MissingRuleError(
+                    f"{self.name}(): '{name}' requires a gradient, but keyword-only arguments have none; detach() it"
+                )
         found = self._function.apply(counts, *flat)
         return None if self._returns == "none" else list(found) if self._returns == "list" else found
 
@@ -234,7 +239,7 @@ class CustomOpDef:
         values = grouped(counts, flat)
         at, names = self.op.signature.positional, self.op.signature.names
         result = self._kernels["cpu"](*values[:at], **dict(zip(names[at:], values[at:], strict=True)))
-        for i in self._mutated:
+        for i in self.mutated:
             for t in values[i] if isinstance(values[i], list | tuple) else (values[i],):
                 if t is not None:
                     wrote(t, self.name)
@@ -260,10 +265,25 @@ class CustomOpDef:
                 )
         return tuple(results) if isinstance(results, list) else result
 
+    def registered(self) -> dict[str, str]:
+        """Return in words what is registered of each kind of rule, and how to register what is not."""
+        rules = {
+            "shape rule": (self._fake, "register_fake"),
+            "derivative": (self._function.rule, "register_autograd"),
+            "forward mode": (self._function.push_rule, "register_autograd(jvp=...)"),
+            "batching": (self._function.batch_rule, "register_vmap"),
+        }
+        return {kind: f"none; {how} gives one" if rule is None else f"by {how}" for kind, (rule, how) in rules.items()}
+
+    @property
+    def returns_list(self) -> bool:
+        """True if the function returns a list of tensors of any length."""
+        return self._returns == "list"
+
     @property
     def forward_rule(self) -> Any:
         """The registered forward-mode rule, or None."""
-        return self._function.forward_rule
+        return self._function.push_rule
 
     @property
     def has_fake(self) -> bool:
@@ -300,12 +320,15 @@ def grouped(counts: tuple[Any, ...], flat: Any) -> list[Any]:
 
 
 class _Opaque(Function):
-    """How the tape sees a custom operator; each has a subclass of its own."""
+    """How the tape sees a custom operator; each has a subclass of its own.
+
+    It is applied to the lengths of the sequences among the arguments, then the arguments, sequences spread out.
+    """
 
     owner: CustomOpDef
     rule: Any = None
     context_rule: Any = None
-    forward_rule: Any = None
+    push_rule: Any = None
     batch_rule: Any = None
     warned = False
 
@@ -314,41 +337,114 @@ class _Opaque(Function):
         return cls.owner.invoke(counts, flat)
 
     @classmethod
+    def split(cls, counts: tuple[Any, ...], flat: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return (positional, keyword-only) arguments of a call."""
+        signature, values = cls.owner.op.signature, grouped(counts, flat)
+        at = signature.positional
+        return tuple(values[:at]), dict(zip(signature.names[at:], values[at:], strict=True))
+
+    @classmethod
+    @contextmanager
+    def as_user_sees(cls, ctx: Any) -> Iterator[None]:
+        """Give the context's ``needs_input_grad`` the structure of the positional arguments for a while."""
+        before = ctx.needs_input_grad
+        ctx.needs_input_grad = cls.split(ctx.counts, before[1:])[0]
+        try:
+            yield
+        finally:
+            ctx.needs_input_grad = before
+
+    @classmethod
+    def results(cls, found: Any) -> Any:
+        """Return results (or their gradients) as the user's function returns them: of a list, a list."""
+        return list(found) if cls.owner.returns_list else found
+
+    @classmethod
     def setup_context(cls, ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
         ctx.counts = inputs[0]
-        needs = ctx.needs_input_grad[1:]
-        if cls.context_rule is not None:
-            ctx.needs_input_grad = tuple(any(n) if isinstance(n, list) else n for n in grouped(inputs[0], needs))
-            cls.context_rule(ctx, tuple(grouped(inputs[0], inputs[1:])), output)
-            ctx.needs_input_grad = (False, *needs)
+        if cls.context_rule is None:
+            return
+        args, kwargs = cls.split(inputs[0], inputs[1:])
+        with cls.as_user_sees(ctx):
+            if kwargs:
+                cls.context_rule(ctx=ctx, inputs=args, keyword_only_inputs=kwargs, output=cls.results(output))
+            else:
+                cls.context_rule(ctx, args, cls.results(output))
 
     @classmethod
     def backward(cls, ctx: Any, *grad_outputs: Any) -> Any:
-        found = cls.rule(ctx, *grad_outputs)
+        if cls.rule is None:
+            raise MissingRuleError(
+                f"{cls.owner.name} has no derivative; give it one with register_autograd, or detach() its arguments"
+            )
+        with cls.as_user_sees(ctx):
+            found = cls.rule(ctx, list(grad_outputs)) if cls.owner.returns_list else cls.rule(ctx, *grad_outputs)
         listed = found if isinstance(found, tuple) else (found,)
-        if len(listed) != len(ctx.counts):
+        expected = cls.owner.op.signature.positional
+        if len(listed) != expected:
             raise RuntimeError(
-                f"the backward of {cls.owner.name} returned {len(listed)} gradients for {len(ctx.counts)} arguments; return "
-                "one per argument, None for those without"
+                f"the backward of {cls.owner.name} returned {len(listed)} gradients for {expected} positional arguments; "
+                "return one for each, None for those without"
             )
         flat: list[Any] = [None]
-        for g, n in zip(listed, ctx.counts, strict=True):
-            flat.extend([g] if n is None else [None] * n if g is None else list(g))
+        for i, (g, n) in enumerate(zip((*listed, *(None,) * len(ctx.counts)), ctx.counts, strict=False)):
+            flat.extend([g] if n is None else cls._spread(i, g, n))
         return tuple(flat)
 
     @classmethod
+    def _spread(cls, place: int, g: Any, count: int) -> Any:
+        """Return the gradients of a sequence of tensors one by one."""
+        if g is None:
+            return [None] * count
+        if not isinstance(g, list | tuple) or len(g) != count:
+            what = f"{len(g)} gradients" if isinstance(g, list | tuple) else type(g).__name__
+            raise RuntimeError(
+                f"the backward of {cls.owner.name} returned {what} for '{cls.owner.op.signature.names[place]}', which is a "
+                f"sequence of {count} tensors; return a list of {count}"
+            )
+        return g
+
+    @classmethod
     def jvp(cls, ctx: Any, *grad_inputs: Any) -> Any:
-        if cls.forward_rule is None:
+        if cls.push_rule is None:
             raise MissingRuleError(
                 f"{cls.owner.name} has no forward-mode derivative; register_autograd(backward, jvp=...)"
             )
-        return cls.forward_rule(ctx, *grouped(ctx.counts, grad_inputs[1:]))
+        with cls.as_user_sees(ctx):
+            found = cls.push_rule(ctx, *cls.split(ctx.counts, grad_inputs[1:])[0])
+        return tuple(found) if isinstance(found, list) else found
 
     @classmethod
     def vmap(cls, info: Any, in_dims: tuple[Any, ...], counts: Any, *flat: Any) -> Any:
-        if cls.batch_rule is not None:
-            return cls.batch_rule(info, tuple(grouped(counts, in_dims[1:])), *grouped(counts, flat))
-        return cls._loop(info, in_dims[1:], counts, flat)
+        if cls.batch_rule is None:
+            return cls._loop(info, in_dims[1:], counts, flat)
+        args, kwargs = cls.split(counts, flat)
+        dims, named = cls.split(counts, in_dims[1:])
+        for name, dim in named.items():
+            if dim is not None:
+                raise ValueError(f"{cls.owner.name}(): keyword-only argument '{name}' cannot have a batch under vmap")
+        found = cls.batch_rule(info, dims, *args, **kwargs)
+        cls._check_batch(info, found)
+        return tuple(found[0]) if isinstance(found[0], list) else found[0], found[1]
+
+    @classmethod
+    def _check_batch(cls, info: Any, found: Any) -> None:
+        """Refuse what a batching rule must not return: no pair, or results without the batch where it says."""
+        name = f"the register_vmap rule of {cls.owner.name}"
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise TypeError(f"{name} must return a pair (results, out_dims), got {type(found).__name__}")
+        results = found[0] if isinstance(found[0], tuple | list) else (found[0],)
+        dims = found[1] if isinstance(found[1], tuple | list) else (found[1],) * len(results)
+        if len(dims) != len(results):
+            raise ValueError(f"{name} returned {len(results)} results and {len(dims)} out_dims")
+        for r, d in zip(results, dims, strict=True):
+            if not isinstance(r, Tensor):
+                raise TypeError(f"{name} must return tensors, got {type(r).__name__}")
+            if d is not None and not (-r.ndim <= d < r.ndim and r.shape[d] == info.batch_size):
+                raise ShapeError(
+                    f"{name} says that dimension {d} of a result counts the {info.batch_size} examples; the result has shape "
+                    f"{tuple(r.shape)}"
+                )
 
     @classmethod
     def _loop(cls, info: Any, dims: tuple[Any, ...], counts: Any, flat: tuple[Any, ...]) -> Any:
@@ -366,6 +462,11 @@ class _Opaque(Function):
         if isinstance(found[0], Tensor):
             return ops.stack(found), 0
         return tuple(ops.stack(list(column)) for column in zip(*found, strict=True)), (0,) * len(found[0])
+
+
+def _named(name: str) -> CustomOpDef:
+    """Return the custom operator of a name."""
+    return _definition(name)
 
 
 # ---- the same as functions, as in torch.library

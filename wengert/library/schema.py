@@ -6,13 +6,22 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
+import numpy as np
+
+from wengert.array.device import device as Device
+from wengert.array.dtype import DType
 from wengert.core.signature import Input
 from wengert.core.tensor import Tensor
 from wengert.errors import DeclarationError
 
-__all__ = ["infer_schema", "returns_of", "with_markers"]
+__all__ = ["checks_of", "infer_schema", "returns_of", "with_markers"]
 
-_PLAIN = (int, float, bool, str, complex)
+_PLAIN = {
+    int: ("int", int | np.integer), float: ("float", int | float | np.integer | np.floating), bool: ("bool", bool | np.bool_),
+    str: ("str", str), complex: ("complex", int | float | complex | np.number),
+    DType: ("ScalarType", DType), Device: ("Device", Device),
+}  # fmt: skip
+NUMBER = int | float | bool
 TENSOR, TENSORS = Annotated[Any, Input("any")], Annotated[Any, Input("any", many=True)]
 
 
@@ -42,12 +51,14 @@ def _described(hint: Any) -> str | None:
     mark = "?" if optional else ""
     if bare is Tensor:
         return f"Tensor{mark}"
+    if bare == NUMBER:
+        return f"Scalar{mark}"
     if bare in _PLAIN:
-        return f"{bare.__name__}{mark}"
+        return f"{_PLAIN[bare][0]}{mark}"
     if _is_sequence(bare):
         inner = [a for a in typing.get_args(bare) if a is not Ellipsis]
         if len(inner) == 1 and (inner[0] is Tensor or inner[0] in _PLAIN):
-            return f"{inner[0].__name__}[]{mark}"
+            return f"{'Tensor' if inner[0] is Tensor else _PLAIN[inner[0]][0]}[]{mark}"
     return None
 
 
@@ -69,25 +80,56 @@ def infer_schema(
     name = op_name or prototype_function.__name__
     hints = _hints(prototype_function, name)
     parts = []
-    for parameter in inspect.signature(prototype_function).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise DeclarationError(f"custom_op '{name}': *args and **kwargs are not possible; name every argument")
+    for number, parameter in enumerate(inspect.signature(prototype_function).parameters.values()):
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise DeclarationError(f"custom_op '{name}': positional-only arguments, *args and **kwargs are not possible")
         if parameter.name not in hints:
             raise DeclarationError(f"custom_op '{name}': argument '{parameter.name}' has no type hint")
         kind = _described(hints[parameter.name])
         if kind is None:
             raise DeclarationError(
                 f"custom_op '{name}': argument '{parameter.name}' has the type {hints[parameter.name]}; possible are Tensor, "
-                "int, float, bool, complex, str, sequences of them, and None besides"
+                "int, float, bool, complex, str, dtype, device, sequences of them, and None besides"
             )
-        mutated = f"{kind[:6]}(a!){kind[6:]}" if parameter.name in tuple(mutates_args) else kind
-        default = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in parts:
+            parts.append("*")
+        changed = kind.startswith("Tensor") if mutates_args == "unknown" else parameter.name in tuple(mutates_args)
+        mutated = f"Tensor(a{number}!){kind[6:]}" if changed else kind
+        default = "" if parameter.default is parameter.empty else f"={_written(parameter.default)}"
         parts.append(f"{mutated} {parameter.name}{default}")
     returns = returns_of(prototype_function, name)
     result = {"none": "()", "tensor": "Tensor", "list": "Tensor[]"}.get(
         returns, f"({', '.join(['Tensor'] * _count(returns))})"
     )
     return f"({', '.join(parts)}) -> {result}"
+
+
+def _written(default: Any) -> str:
+    """Return a default as a schema writes it."""
+    return f'"{default}"' if isinstance(default, str) else repr(default)
+
+
+def checks_of(fn: Callable[..., Any], name: str) -> list[Callable[[str, Any, Any], None]]:
+    """Return, for each argument, what refuses a value that is not of its hint: called with (operator, slot, value)."""
+    hints = _hints(fn, name)
+    return [_check_of(hints[parameter]) for parameter in inspect.signature(fn).parameters]
+
+
+def _check_of(hint: Any) -> Callable[[str, Any, Any], None]:
+    bare, optional = _without_none(hint)
+    many = _is_sequence(bare)
+    inner = next(a for a in typing.get_args(bare) if a is not Ellipsis) if many else bare
+    kind = Tensor if inner is Tensor else int | float | bool | np.number if inner == NUMBER else _PLAIN[inner][1]
+    title = ("a sequence of tensors" if many else "a tensor") if inner is Tensor else str(_described(hint))
+
+    def check(owner: str, slot: Any, value: Any) -> None:
+        if value is None and (optional or slot.default is None):
+            return
+        fits = isinstance(value, list | tuple) and all(isinstance(v, kind) for v in value) if many else isinstance(value, kind)
+        if not fits:
+            raise TypeError(f"{owner}(): argument '{slot.name}' must be {title}, got {type(value).__name__}")
+
+    return check
 
 
 def _count(returns: str) -> int:

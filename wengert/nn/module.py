@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from wengert.array.dtype import DType, bfloat16, float16, float32, float64, to_dtype
-from wengert.array.layout import check_memory_format
+from wengert.array.layout import has_order, memory_order
 from wengert.core.tensor import Tensor
 from wengert.nn import state
 from wengert.nn.hooks import ForwardHook, ModuleHooks, add_hook, call_with_hooks, everywhere
@@ -130,11 +130,12 @@ class Module(Members):
             >>> wg.nn.Linear(2, 1).to(wg.float64).weight.dtype
             wengert.float64
         """
-        device, dtype = _destination(args, kwargs)
+        device, dtype, layout = _destination(args, kwargs)
 
         def move(tensor: Tensor) -> Tensor:
             inexact = tensor.is_floating_point() or tensor.is_complex()
-            moved: Tensor = tensor.to(device=device, dtype=dtype if inexact else None)
+            order = layout if has_order(layout, tensor.ndim) else None
+            moved: Tensor = tensor.to(device=device, dtype=dtype if inexact else None, memory_format=order)
             return moved
 
         return self._apply(move)
@@ -308,11 +309,13 @@ def _set_data(parameter: Any, value: Tensor) -> None:
         parameter.data = value
 
 
-def _destination(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, DType | None]:
-    """Read the arguments of ``Module.to`` as (device, dtype)."""
+def _destination(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, DType | None, Any]:
+    """Read the arguments of ``Module.to`` as (device, dtype, memory format)."""
     device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
     kwargs.pop("non_blocking", None)  # copies on the CPU are always done when `to` returns
-    check_memory_format("to", kwargs.pop("memory_format", None))
+    layout = kwargs.pop("memory_format", None)
+    if not (has_order(layout, 4) or has_order(layout, 5)):
+        memory_order("to", layout, 4)  # refuses what is no memory format
     args = (*args, kwargs.pop("tensor", None))
     if kwargs:
         raise TypeError(f"to() got unexpected arguments: {', '.join(kwargs)}; it takes device, dtype or a tensor")
@@ -327,4 +330,4 @@ def _destination(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, DT
         dtype = to_dtype(dtype)
         if not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(f"to() of a module takes a floating-point or complex dtype, got {dtype}")
-    return device, dtype
+    return device, dtype, layout

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from wengert.array.dtype import DType, dtype_of
 from wengert.array.shape import as_int
 from wengert.core.registry import ops
 from wengert.core.tensor import raw
 from wengert.errors import DTypeError, ShapeError, TransformError
 
-__all__ = ["batched", "known", "per_dim", "same_dtype"]
+__all__ = ["all_values", "batched", "known", "per_dim", "same_dtype"]
 
 
 def same_dtype(name: str, **tensors: Any) -> None:
@@ -30,6 +32,15 @@ def known(tensor: Any) -> Any:
         return raw(tensor)
     except TransformError:
         return None
+
+
+def all_values(tensor: Any) -> Any:
+    """Return the array of everything a tensor stands for, under vmap of all examples: for checks of each element alone."""
+    payload = tensor._payload
+    while not isinstance(payload, np.ndarray):
+        payload.check_alive()
+        payload = payload.carrier._payload
+    return payload
 
 
 def _dtype(dtype: Any) -> DType:

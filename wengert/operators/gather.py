@@ -16,6 +16,7 @@ from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.errors import ShapeError
 from wengert.kernels import scatter as kernels
+from wengert.operators.checks import all_values
 from wengert.operators.gather_batch import along_batch
 from wengert.operators.writes import inplace_writer, publish_method
 
@@ -267,12 +268,14 @@ publish_method(scatter_)
 # ---- flat positions
 
 
-def _put_positions(shape: tuple[int, ...], index: Any) -> Any:
+def _put_positions(name: str, shape: tuple[int, ...], index: Any) -> Any:
     """Return flat positions counted from the front."""
     size = math.prod(shape)
     if index.size and (index.min() < -size or index.max() >= size):
         wrong = index[(index < -size) | (index >= size)].flat[0]
-        raise IndexError(f"index {wrong} is out of bounds for a tensor of shape {tuple(shape)} with {size} elements")
+        raise IndexError(
+            f"{name}(): index {wrong} is out of bounds for a tensor of shape {tuple(shape)} with {size} elements"
+        )
     return np.where(index < 0, index + size, index)
 
 
@@ -280,7 +283,8 @@ def _put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     """Write or add ``source`` to an array at flat positions."""
     if index.shape != source.shape and index.size != source.size:
         raise ShapeError(f"put(): source has {source.size} elements, index {index.size}")
-    values, positions = cast_to(source, input.dtype).reshape(-1), _put_positions(input.shape, index.reshape(-1))
+    positions = _put_positions("put", input.shape, index.reshape(-1))
+    values = cast_to(source, input.dtype).reshape(-1)
     if accumulate:
         flat = kernels.index_put(input.reshape(-1), (positions,), values, accumulate=True)
         input[...] = flat.reshape(input.shape)
@@ -305,10 +309,12 @@ def _put_spec(input: Spec, index: Spec, source: Spec, accumulate: bool = False) 
 
 
 def _taken(input: Any, index: Any) -> Any:
+    _put_positions("take", tuple(input.shape), all_values(index))
     return ops.index_read(ops.reshape(input, (input.numel(),)), (index,), (0,))
 
 
 def _written(input: Any, index: Any, source: Any, accumulate: bool) -> Any:
+    _put_positions("put", tuple(input.shape), all_values(index))
     flat, values = ops.reshape(input, (input.numel(),)), ops.reshape(source, (source.numel(),))
     if source.dtype is not input.dtype:
         values = ops.cast(values, input.dtype)
@@ -332,12 +338,12 @@ def _written(input: Any, index: Any, source: Any, accumulate: bool) -> Any:
 def take(input: Anything, index: Integer) -> Any:
     """Return the elements at flat, row-major positions ``index``, in its shape."""
     if input.ndim > 1 and not input.flags.c_contiguous:
-        positions = _put_positions(input.shape, index)
+        positions = _put_positions("take", input.shape, index)
         return input[np.unravel_index(positions, input.shape)]
     try:
         return np.take(input, index)
     except IndexError:
-        _put_positions(input.shape, index)
+        _put_positions("take", input.shape, index)
         raise
 
 

@@ -13,7 +13,7 @@ from wengert.core.families import composite
 from wengert.core.registry import operators, ops
 from wengert.core.tensor import Tensor
 from wengert.errors import DTypeError, ShapeError
-from wengert.operators.checks import known
+from wengert.operators.checks import all_values, known
 from wengert.operators.gather import check_bounds
 from wengert.operators.indexing import parse, write_at
 from wengert.operators.writes import check_target, publish_method, write_recorded
@@ -29,9 +29,7 @@ def _positions(name: str, input: Any, dim: int, index: Any) -> tuple[int, Any]:
     if index.ndim > 1:
         raise ShapeError(f"{name}(): index must be a vector, got shape {tuple(index.shape)}")
     size = input.shape[dim] if input.ndim else 1
-    places = known(index)
-    if places is not None:
-        check_bounds(name, places, dim, size)
+    check_bounds(name, all_values(index), dim, size)
     return dim, ops.reshape(index, (-1,)) if not index.ndim else index
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from wengert.core.arguments import Floating, Inexact
+from wengert.core.arguments import Floating, Number
 from wengert.core.families import elementwise
 from wengert.core.registry import ops
 from wengert.operators.activation import common, kinked
@@ -48,24 +48,26 @@ def _softsign_rule(g: Any, input: Any) -> Any:
 
 @elementwise(
     derivative={"input": _softsign_rule},
+    promote="float",
     holomorphic=False,
     flops=3,
     home=("nn.functional",),
     inplace=False,
-    samples=lambda s: [*common(s), s((3,), kind="complex")],
+    samples=lambda s: [*common(s), s((3,), kind="complex"), s((3,), kind="integer")],
 )
-def softsign(input: Inexact) -> Any:
+def softsign(input: Number) -> Any:
     """Return ``input / (1 + |input|)``."""
     return input / (1 + np.abs(input))
 
 
 @elementwise(
     derivative={"input": lambda g, input: g * ops.square(ops.tanh(input))},
+    promote="float",
     flops=11,
     home=("nn.functional",),
     inplace=False,
-    samples=lambda s: [*common(s), s(s.array([0.0, -1e-9])), s((3,), kind="complex")],
+    samples=lambda s: [*common(s), s(s.array([0.0, -1e-9])), s((3,), kind="complex"), s((3,), kind="integer")],
 )
-def tanhshrink(input: Inexact) -> Any:
+def tanhshrink(input: Number) -> Any:
     """Return ``input - tanh(input)``. Derivative: tanh²."""
     return input - np.tanh(input)

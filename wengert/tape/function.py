@@ -85,7 +85,9 @@ class Function:
         if cls.backward is not Function.backward:
             return cls.backward
         if cls.vjp is Function.vjp:
-            raise RuntimeError(f"{cls.__name__} has no backward(ctx, *grads), so it cannot be differentiated; define it")
+            raise RuntimeError(
+                f"{cls.__name__} has no backward(ctx, *grads), so it cannot be differentiated; define it"
+            )
         return cls.vjp
 
     @classmethod

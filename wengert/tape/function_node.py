@@ -79,7 +79,7 @@ class FunctionNode(Node):
                 )
         kept = self.context.kept
         for item in kept if isinstance(kept, tuple) else ():
-            if item is not None and item.shared and item.version.count != item.count:
+            if item is not None and item.shared and item.cell.count != item.version:
                 raise item.changed(self.context)
 
     def _checked(self, found: Sequence[Any]) -> list[Any]:
@@ -88,7 +88,7 @@ class FunctionNode(Node):
         if len(found) < len(are_tensors) or any(g is not None for g in extra):
             raise RuntimeError(f"the backward of {self.title} returned {len(found)} gradients, its forward takes "
                                f"{len(are_tensors)} arguments; return one per argument, None for those without")  # fmt: skip
-        gradients = []
+        gradients: list[Any] = []
         for i, (g, is_tensor) in enumerate(zip(found, are_tensors, strict=False)):
             if g is not None and not isinstance(g, Tensor):
                 raise TypeError(
@@ -119,22 +119,22 @@ class Kept(NamedTuple):
 
     Attributes:
         held: the tensor; of a result, its payload alone; or what a pack hook made of it.
-        version, count: its version cell and the version when it was saved (None for what was packed).
+        cell, version: its version cell and the version when it was saved (None for what was packed).
         node: its node. shared: whether it is an argument or result, which others see.
     """
 
     held: Any
-    version: Any
-    count: int
+    cell: Any
+    version: int
     node: Any
     shared: bool
 
     def changed(self, context: "Context") -> InplaceError:
         """Return the error for a tensor that was written since it was saved."""
         return InplaceError(
-            f"a tensor saved by {context.function.__name__} (shape {tuple(self.held.shape)}, version {self.count}, at "
-            f"{describe(context.place)}) was changed in place by {self.version.first_write_after(self.count)}, now version "
-            f"{self.version.count}; change it out of place or save a clone()"
+            f"a tensor saved by {context.function.__name__} (shape {tuple(self.held.shape)}, version {self.version}, at "
+            f"{describe(context.place)}) was changed in place by {self.cell.first_write_after(self.version)}, now version "
+            f"{self.cell.count}; change it out of place or save a clone()"
         )
 
 
@@ -213,10 +213,10 @@ class Context:
         held = item.held
         if isinstance(held, Packed):
             held = held.unpack(held.packed)
-        elif item.version is not None and item.version.count != item.count:
+        elif item.cell is not None and item.cell.count != item.version:
             raise item.changed(self)
         if isinstance(held, Tensor) and held._node is item.node:
             return held
         out = from_array(held._payload if isinstance(held, Tensor) else held)
-        out._cell, out._node = item.version, item.node
+        out._cell, out._node = item.cell, item.node
         return out

@@ -11,7 +11,7 @@ from wengert.core.operator import Op
 from wengert.core.tensor import Tensor, from_array
 from wengert.testing.samples import Sample, plain, tensors_in
 
-__all__ = ["Case", "Failure", "agree", "close", "directions", "dot", "require"]
+__all__ = ["Case", "Failure", "agree", "close", "directions", "dot", "require", "results_of"]
 
 DOUBLE = (np.dtype(np.float64), np.dtype(np.complex128))  # what the tolerances of derivatives are for
 
@@ -60,8 +60,8 @@ def directions(rng: np.random.Generator, arrays: list[Any]) -> list[Any]:
 
 
 def results_of(value: Any) -> tuple[Tensor, ...]:
-    """Return the tensors of a result."""
-    return (value,) if isinstance(value, Tensor) else tuple(tensors_in(value))
+    """Return the tensors of a result (none of None)."""
+    return () if value is None else (value,) if isinstance(value, Tensor) else tuple(tensors_in(value))
 
 
 class Case:
@@ -97,12 +97,14 @@ class Case:
         return convert
 
     def moved(self, moves: list[Any], step: float, leaves: bool = False) -> Any:
-        """Call the operator with the arrays to be differentiated by moved by ``step`` along ``moves``."""
+        """Call the operator with the arrays to be differentiated by moved by ``step`` along ``moves``, in double precision."""
         rest, number, convert = iter(moves), count(), self.leaves() if leaves else plain
 
         def made(array: Any) -> Any:
-            chosen = self.sample.differentiates(next(number), array)
-            return convert(array + step * next(rest) if chosen else array)
+            if not self.sample.differentiates(next(number), array):
+                return convert(array)
+            double = np.result_type(array, np.float64)
+            return convert(array.astype(double) + step * next(rest).astype(double))
 
         return self.call(made)
 
@@ -117,6 +119,13 @@ class Case:
 
         self.sample.arguments(noted)
         return found
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The name of the argument that each array belongs to."""
+        args, kwargs = self.sample.arguments(plain)
+        named = [*zip(self.op.signature.names, args, strict=False), *kwargs.items()]
+        return [name for name, value in named for _ in tensors_in([value])]
 
     @cached_property
     def results(self) -> tuple[Tensor, ...]:

@@ -141,7 +141,9 @@ class BatchLevel(Level):
     def _placed(self, value: Any, dim: Any, name: str) -> Any:
         if not isinstance(value, Tensor):
             return value
-        if dim is not None and not (type(dim) is int and -value.ndim <= dim < value.ndim and value.shape[dim] == self.size):
+        if dim is not None and not (
+            type(dim) is int and -value.ndim <= dim < value.ndim and value.shape[dim] == self.size
+        ):
             raise ShapeError(
                 f"{name}.vmap: out_dims says {dim!r} for a result of shape {tuple(value.shape)}, which is no dimension of "
                 f"{self.size} examples"

@@ -15,7 +15,7 @@ from wengert.core.interpret import Level, Payload, given_back, lifted, wrapped
 from wengert.core.operator import Op
 from wengert.core.registry import operators, ops
 from wengert.core.tensor import Tensor, alias, refresh, replay, version_of
-from wengert.errors import InplaceError, MissingRuleError, ShapeError, TransformError
+from wengert.errors import DTypeError, InplaceError, MissingRuleError, ShapeError, TransformError
 from wengert.tape.function import rebuilt
 from wengert.transforms.forward import push
 
