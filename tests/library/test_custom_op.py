@@ -10,6 +10,7 @@ import pytest
 
 import wengert as wg
 from wengert import Tensor, library
+from wengert.cli import main
 from wengert.cli.operators import describe
 from wengert.core import registry
 from wengert.errors import DeclarationError, MissingRuleError, ShapeError
@@ -436,3 +437,18 @@ def test_the_command_line_shows_it():
         "forward mode   none; register_autograd(jvp=...) gives one", "batching       none; register_vmap gives one",
     ):  # fmt: skip
         assert line in text
+
+
+def test_the_command_line_imports_what_declares_one(tmp_path, monkeypatch, capsys):
+    (tmp_path / "declares_negated.py").write_text(
+        "import wengert as wg\n"
+        "@wg.library.custom_op('demo::negated', mutates_args=())\n"
+        "def negated(x: wg.Tensor) -> wg.Tensor:\n"
+        "    'Return the negative.'\n"
+        "    return -x\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["ops", "demo::negated", "--import", "declares_negated"]) == 0
+    assert "Return the negative." in capsys.readouterr().out
+    assert main(["ops", "--import", "no_such_module"]) == 1
+    assert "--import no_such_module: No module named" in capsys.readouterr().err

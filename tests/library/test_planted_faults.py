@@ -68,7 +68,14 @@ def times(**broken):
         y = y.movedim(in_dims[1], 0).unsqueeze(1) if in_dims[1] is not None else y
         return x * y, 0
 
-    parts = {"fn": fn, "backward": backward, "push": push, "batch": batch, "fake": lambda x, y: wg.empty_like(x), **broken}
+    parts = {
+        "fn": fn,
+        "backward": backward,
+        "push": push,
+        "batch": batch,
+        "fake": lambda x, y: wg.empty_like(x),
+        **broken,
+    }
     op = custom_op("demo::times", parts["fn"], mutates_args=())
     op.register_autograd(parts["backward"], setup_context=saved, jvp=parts["push"])
     op.register_vmap(parts["batch"])
@@ -125,7 +132,7 @@ def assigned(ctx, g):
 
 
 def wrong_jvp(ctx, t, u):
-    x, y = ctx.saved_tensors
+    _, y = ctx.saved_tensors
     return t * y
 
 
@@ -202,8 +209,8 @@ CUSTOM = [
 
 @pytest.mark.parametrize(("made", "broken", "error", "match"), [c[1:] for c in CUSTOM], ids=[c[0] for c in CUSTOM])
 def test_a_fault_of_a_custom_op_is_found_and_named(made, broken, error, match):
+    op, args = made(**broken)
     with pytest.raises(error, match=match):
-        op, args = made(**broken)
         opcheck(op, args)
 
 
@@ -251,13 +258,17 @@ def product(x: Number, y: Number):
 
 def declared(family, kernel=product, **options):
     """Declare the product, right but for what is given."""
+
     def samples(s):
         return [s((2, 3), (2, 3)), s((2, 3), (3,))]
 
     return family(**{"samples": samples, "batch": "broadcast", **options})(kernel).op
 
 
-RIGHT = {"x": lambda g, y, x_shape: ops.sum_to_size(g * y, x_shape), "y": lambda g, x, y_shape: ops.sum_to_size(g * x, y_shape)}
+RIGHT = {
+    "x": lambda g, y, x_shape: ops.sum_to_size(g * y, x_shape),
+    "y": lambda g, x, y_shape: ops.sum_to_size(g * x, y_shape),
+}
 PUSH = {"x": lambda t, y: t * y, "y": lambda t, x: t * x}
 
 
@@ -327,7 +338,7 @@ def test_a_wrong_transpose_of_a_linear_operator_is_found():
         return x * 2
 
     op = linear(transpose=lambda g: g * 3, spec=lambda x: x, batch="broadcast", samples=lambda s: [s((2,))])(doubled).op
-    with pytest.raises(Failure, match="vjp of doubled.*'x'"):
+    with pytest.raises(Failure, match=r"vjp of doubled.*'x'"):
         opcheck(op)
 
 
@@ -335,5 +346,5 @@ def test_an_inplace_twin_that_does_not_write_is_found(monkeypatch):
     op = declared(elementwise, derivative={"x": lambda g, y: g * y, "y": lambda g, x: g * x}, batch=None)
     assert opcheck(op) == {}
     monkeypatch.setattr(ops, "product_", lambda x, y: x)
-    with pytest.raises(Failure, match="inplace of product.*the in-place twin"):
+    with pytest.raises(Failure, match=r"inplace of product.*the in-place twin"):
         opcheck(op)

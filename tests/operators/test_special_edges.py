@@ -29,7 +29,6 @@ def exactly(function, points):
 # ---- Bessel and Airy functions
 
 
-
 def k_derivative(n, order, x):
     """The derivatives of K: (-1/2)^order times the sum of K_{n - order + 2j} with binomial weights (DLMF 10.29.5)."""
     terms = [mpmath.binomial(order, j) * mpmath.besselk(n - order + 2 * j, x) for j in range(order + 1)]
@@ -40,12 +39,18 @@ def scaled_k_derivative(n, order, x):
     return mpmath.exp(x) * sum(mpmath.binomial(order, j) * k_derivative(n, j, x) for j in range(order + 1))
 
 
+def airy_derivative(order, x):
+    """Ai, Ai', and from there on y'' = x y."""
+    value, slope = (mpmath.airyai(x, derivative=m) for m in (0, 1))
+    return [value, slope, x * value, value + x * slope][order]
+
+
 FUNCTIONS = {  # the functions of (order of the derivative, x)
     "modified_bessel_k0": lambda order, x: k_derivative(0, order, x),
     "modified_bessel_k1": lambda order, x: k_derivative(1, order, x),
     "scaled_modified_bessel_k0": lambda order, x: scaled_k_derivative(0, order, x),
     "scaled_modified_bessel_k1": lambda order, x: scaled_k_derivative(1, order, x),
-    "airy_ai": lambda order, x: mpmath.airyai(x, derivative=order),
+    "airy_ai": airy_derivative,
 }
 DECAYING = [1e-9, 0.3, 0.999999, 1.0, 1.000001, 7.0, 300.0]
 WAVES = [-30.0, -2.338107410459767, -2.09, -2.08, -2.07, -1.018792971647471, 0.0, 1e-9, 2.07, 2.08, 2.09, 50.0]
@@ -105,7 +110,7 @@ def test_the_zeta_function_of_an_infinite_exponent():
 
 
 def test_single_precision_is_rounded_once():
-    x = np.linspace(0.1, 20, 50).astype(np.float32)
+    x = np.linspace(0.1, 20, 12).astype(np.float32)
     for name in FUNCTIONS:
         found, want = getattr(S, name)(wg.tensor(x)).numpy(), exactly(lambda x, name=name: FUNCTIONS[name](0, x), x)
         assert found.dtype == np.float32
@@ -149,11 +154,12 @@ def test_polynomials_and_two_derivatives_also_at_the_ends(name):
     y = getattr(S, name)(argument, wg.tensor(n))
     first = gradient(y, argument)
     found = [y, first, gradient(first, argument)]
+
+    def derivative(k, order):
+        return lambda x: mpmath.diff(lambda t: POLYNOMIALS[name](k, t), x, order)
+
     for order, t in enumerate(found):
-        want = [
-            [exactly(lambda x, k=k, m=order: mpmath.diff(lambda t: POLYNOMIALS[name](k, t), x, m), [p])[0] for k in orders]
-            for p in points
-        ]
+        want = np.stack([exactly(derivative(k, order), points) for k in orders], -1)
         np.testing.assert_allclose(t.detach().numpy(), want, rtol=1e-11, atol=1e-11 * np.abs(want).max())
 
 

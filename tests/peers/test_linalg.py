@@ -176,10 +176,99 @@ def test_pivots_are_lapacks(shape):
         lambda p: p.trace(p.ones(2, 2, 2)),
         lambda p: p.linalg.qr(p.ones(3, 2).requires_grad_(), mode="complete")[0].sum().backward(),
         lambda p: p.linalg.qr(p.ones(3, 2).requires_grad_(), mode="r")[1].sum().backward(),
+        lambda p: p.geqrf(p.ones(3, 2).requires_grad_())[0].sum().backward(),
+        lambda p: p.linalg.ldl_factor(p.zeros(2, 2)),
+        lambda p: p.linalg.ldl_factor(p.ones(2, 3)),
+        lambda p: p.linalg.ldl_solve(p.eye(2), p.tensor([1, 2]).int(), p.ones(3, 1)),
+        lambda p: p.linalg.ldl_solve(p.eye(2), p.tensor([1, 2]).int(), p.ones(2)),
+        lambda p: p.linalg.householder_product(p.ones(2, 3), p.ones(2)),
+        lambda p: p.ormqr(p.ones(3, 2), p.ones(2), p.ones(2, 3)),
+        lambda p: p.ormqr(p.ones(3, 2), p.ones(2), p.ones(3, 3).double()),
+        lambda p: p.pca_lowrank(p.ones(3, 2), 3),
+        lambda p: p.lobpcg(p.eye(5), 2),
+        lambda p: p.fft.fftn(p.ones(()), dim=0),
     ],
 )
 def test_both_refuse(call):
-    with pytest.raises(RuntimeError):
+    with pytest.raises((RuntimeError, ValueError, IndexError)):
         call(torch)
-    with pytest.raises((RuntimeError, ValueError)):
+    with pytest.raises((RuntimeError, ValueError, IndexError)):
         call(wg)
+
+
+# ---- LDL, reflections, a few eigenvalues
+
+
+@pytest.mark.parametrize("kind", ["real", "complex"])
+@pytest.mark.parametrize("hermitian", [True, False])
+@pytest.mark.parametrize("shape", [(1, 1), (6, 6), (3, 5, 5), (70, 70), (0, 0)])
+def test_ldl_factors_pivots_and_solutions(shape, hermitian, kind):
+    a, b = drawn(*shape, kind=kind), drawn(*shape[:-1], 2, kind=kind)
+    a[..., np.arange(shape[-1]), np.arange(shape[-1])] *= 0.1
+    found = []
+    for p in (wg, torch):
+        LD, pivots, info = p.linalg.ldl_factor_ex(p.tensor(a), hermitian=hermitian)
+        assert not info.any()
+        solved = p.linalg.ldl_solve(LD, pivots, p.tensor(b), hermitian=hermitian)
+        found.append([LD.numpy(), pivots.numpy(), info.numpy(), solved.numpy()])
+    for ours, theirs in zip(*found, strict=True):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["real", "complex"])
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 4, 3), (0, 3)])
+def test_geqrf(shape, kind):
+    a = drawn(*shape, kind=kind)
+    for ours, theirs in zip(wg.geqrf(wg.tensor(a)), torch.geqrf(torch.tensor(a)), strict=True):
+        assert ours.shape == theirs.shape
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["real", "complex"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda p, a, t, c: p.orgqr(a, t),
+        lambda p, a, t, c: p.ormqr(a, t, c),
+        lambda p, a, t, c: p.ormqr(a, t, c, transpose=True),
+        lambda p, a, t, c: a.ormqr(t, c.mT, False),
+        lambda p, a, t, c: p.ormqr(a, t, c.mT, left=False, transpose=True),
+    ],
+)
+def test_products_of_reflections(call, kind):
+    agree(call, *(drawn(*s, kind=kind) * 0.5 for s in ((2, 5, 3), (2, 3), (2, 5, 4))))
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("shape", [(12, 12), (2, 9, 9)])
+def test_lobpcg(shape, largest):
+    a, start = drawn(*shape), drawn(*shape[:-1], 3)
+    a = a + np.swapaxes(a, -1, -2)
+    weights, found = drawn(*shape[:-1], 3), []
+    for p in (wg, torch):
+        A = p.tensor(a, requires_grad=True)
+        E, V = p.lobpcg(A, X=p.tensor(start), largest=largest, tol=1e-13, niter=500)
+        ((V * V * p.tensor(weights)).sum() + (E**2).sum()).backward()
+        found.append((E.detach().numpy(), (V * V).detach().numpy(), A.grad.numpy()))
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9)
+
+
+def test_norms_conditions_and_powers_of_empty_matrices():
+    for shape in ((0, 0), (0, 3), (2, 0, 3), (2, 3, 0)):
+        for order in ("fro", "nuc", 2, 1, float("inf")):
+            ours, theirs = (p.linalg.matrix_norm(p.zeros(*shape), order).numpy() for p in (wg, torch))
+            np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_array_equal(*(p.linalg.cond(p.zeros(*shape)).numpy() for p in (wg, torch)))
+    assert wg.linalg.vander(wg.tensor([2, 3], dtype=wg.int32)).dtype is wg.int64
+    assert wg.linalg.vander(wg.tensor(3.0), N=3).tolist() == torch.linalg.vander(torch.tensor(3.0), N=3).tolist()
+
+
+@pytest.mark.parametrize("name", ["cholesky_ex", "inv_ex", "lu_factor_ex", "ldl_factor_ex"])
+def test_infos_of_matrices_that_fail(name):
+    a = np.stack([np.eye(3), np.diag([1.0, 0.0, 2.0]), np.diag([0.0, 1.0, 1.0]), 2 * np.eye(3)])
+    ours, theirs = (getattr(p.linalg, name)(p.tensor(a)) for p in (wg, torch))
+    np.testing.assert_array_equal(ours.info.numpy(), theirs.info.numpy())
+    assert ours.info.dtype is wg.int32
+    np.testing.assert_allclose(ours[0][::3].numpy(), theirs[0][::3].numpy())

@@ -227,7 +227,7 @@ def failing(t: Any, y: Any) -> Any:
         (lambda t, y: y * math.nan, {}, RuntimeError, "not finite .* at t = 0"),
         (lambda t, y: 1e3 * y.sin(), {"max_steps": 10}, RuntimeError, "max_steps = 10 steps led only to t = "),
         (lambda t, y: y**2, {"method": "rk4", "num_steps": 400}, RuntimeError, "not finite after the step from t ="),
-        (linear, {"method": "rk4", "num_steps": 50, "max_steps": 10}, RuntimeError, "needs 50 steps"),
+        (linear, {"method": "rk4", "num_steps": 50, "max_steps": 10}, RuntimeError, "needs more than max_steps = 10 steps of 0.02"),
         (lambda t, y: y[:1], {}, wg.errors.ShapeError, r"shape \(2,\), but the function returned \(1,\)"),
         (lambda t, y: y.float(), {}, wg.errors.DTypeError, "float64, but the function returned"),
         (lambda t, y: 1.0, {}, TypeError, "returned float"),

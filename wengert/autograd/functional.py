@@ -12,9 +12,9 @@ import numpy as np
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, from_array
 from wengert.tape.api import grad
-from wengert.tape.modes import enable_grad
+from wengert.transforms.control_check import check_callable
 from wengert.transforms.jacobians import jacfwd
-from wengert.transforms.reverse import entry
+from wengert.transforms.reverse import entry, recording
 from wengert.transforms.vmap import vmap
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
@@ -148,14 +148,15 @@ def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         strict: raise where an output does not depend on an input, instead of returning zeros.
 
     Raises:
-        TypeError: for what is no tensor. RuntimeError: if ``v`` does not fit, or in strict mode.
+        TypeError: for what is no tensor. RuntimeError: if ``v`` does not fit, in strict mode, or inside inference mode.
 
     Example:
         >>> import wengert as wg
         >>> wg.autograd.functional.vjp(lambda x: x**2, wg.tensor([1.0, 2.0]), wg.tensor([1.0, 10.0]))
         (tensor([1., 4.]), tensor([ 2., 40.]))
     """
-    with enable_grad():
+    with recording():
+        check_callable("vjp", func=func)
         several, given = _tensors(inputs, "inputs", "vjp")
         given = _fresh(given, create_graph, "vjp")
         several_out, outputs = _call(func, given, "vjp", strict)
@@ -183,7 +184,8 @@ def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         >>> wg.autograd.functional.jvp(lambda x: x.prod(), wg.tensor([2.0, 3.0]), wg.tensor([1.0, 10.0]))
         (tensor(6.), tensor(23.))
     """
-    with enable_grad():
+    with recording():
+        check_callable("jvp", func=func)
         several, given = _tensors(inputs, "inputs", "jvp")
         given = _fresh(given, create_graph, "jvp")
         vector = _vector(v, given, several, "jvp", "the input is", create_graph)
@@ -213,7 +215,7 @@ def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         >>> wg.autograd.functional.vhp(lambda x: x.prod(), wg.tensor([2.0, 3.0]), wg.tensor([1.0, 10.0]))
         (tensor(6.), tensor([10.,  1.]))
     """
-    with enable_grad():
+    with recording():
         several, given, vector, outputs, gradient = _gradient("vhp", func, inputs, v, create_graph, strict)
         found = _gradients(gradient, given, vector, create_graph=create_graph)
         lost = "the Jacobian of func is independent of input {}"
@@ -239,7 +241,7 @@ def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         >>> wg.autograd.functional.hvp(lambda x: x.prod(), wg.tensor([2.0, 3.0]), wg.tensor([1.0, 10.0]))
         (tensor(6.), tensor([10.,  1.]))
     """
-    with enable_grad():
+    with recording():
         several, given, vector, outputs, gradient = _gradient("hvp", func, inputs, v, create_graph, strict)
         cotangents = _zero_vectors(given)
         pulled = _gradients(gradient, given, cotangents, create_graph=True)
@@ -253,6 +255,7 @@ def _gradient(
     name: str, func: Callable[..., Any], inputs: Any, v: Any, create_graph: bool, strict: bool
 ) -> tuple[bool, Tensors, Tensors, Tensors, Tensors]:
     """Return whether inputs are a tuple, the inputs, the vector, the output and its recorded gradient."""
+    check_callable(name, func=func)
     several, given = _tensors(inputs, "inputs", name)
     given = _fresh(given, create_graph, name)
     vector = _vector(v, given, several, name, "the input is", create_graph)
@@ -291,14 +294,22 @@ def jacobian(
         tensor([[2., 0.],
                 [0., 4.]])
     """
-    _check_strategy("jacobian", strategy, strict, vectorize)
-    with enable_grad():
-        several, given = _tensors(inputs, "inputs", "jacobian")
+    return _jacobian("jacobian", func, inputs, create_graph, strict, vectorize, strategy)
+
+
+def _jacobian(
+    name: str, func: Callable[..., Any], inputs: Any, create_graph: bool, strict: bool, vectorize: bool, strategy: str
+) -> Any:
+    """Return the Jacobian; ``name`` is that of the public function, for messages."""
+    check_callable(name, func=func)
+    _check_strategy(name, strategy, strict, vectorize)
+    with recording():
+        several, given = _tensors(inputs, "inputs", name)
         if strategy == "forward-mode":
             several_out, rows = _columns(func, given, create_graph, vectorize)
         else:
-            given = _fresh(given, create_graph, "jacobian")
-            several_out, outputs = _call(func, given, "jacobian", strict)
+            given = _fresh(given, create_graph, name)
+            several_out, outputs = _call(func, given, name, strict)
             pulls = [_pullback(i, outputs, given, create_graph, strict) for i in range(len(outputs))]
             rows = tuple(_rows(pull, out, given, vectorize) for pull, out in zip(pulls, outputs, strict=True))
     found = tuple(_given(row, several, create_graph) for row in rows)
@@ -389,6 +400,7 @@ def hessian(
         tensor([[ 6.,  0.],
                 [ 0., 12.]])
     """
+    check_callable("hessian", func=func)
     several, given = _tensors(inputs, "inputs", "hessian")
 
     def gradient(*values: Any) -> Tensors:
@@ -399,5 +411,5 @@ def hessian(
         _depend(found, "hessian", strict, GRADIENT_FLAT)
         return _filled(found, fresh, "hessian", strict, False, "", "")
 
-    found = jacobian(gradient, given, create_graph, strict, vectorize, outer_jacobian_strategy)
+    found = _jacobian("hessian", gradient, given, create_graph, strict, vectorize, outer_jacobian_strategy)
     return found if several else found[0][0]

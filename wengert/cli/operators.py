@@ -1,6 +1,7 @@
 """``python -m wengert ops``: what the registry knows of every operator, or of one."""
 
 import argparse
+import importlib
 import inspect
 import textwrap
 from collections.abc import Iterator
@@ -19,6 +20,10 @@ DESCRIPTION = "List the operators by family, or describe one: signature, rules, 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="the operator to describe")
+    parser.add_argument(
+        "--import", dest="modules", metavar="MODULE", action="append", default=[],
+        help="import a module that declares operators first (may be repeated)",
+    )  # fmt: skip
     parser.add_argument("--family", metavar="FAMILY", help="list only the operators of one family")
 
 
@@ -26,8 +31,13 @@ def run(options: argparse.Namespace) -> None:
     """Print the list, or the description of one operator.
 
     Raises:
-        LookupError: if there is no such operator or family; the message names the nearest ones.
+        LookupError: if there is no such operator or family (the message names the nearest ones), or no such module.
     """
+    for module in options.modules:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise LookupError(f"--import {module}: {error}") from error
     known = registry.operators()
     if options.name is not None:
         if options.name not in known:
@@ -63,8 +73,7 @@ def _facts(op: Any) -> Iterator[tuple[str, str]]:
     yield "devices", ", ".join(op.devices)
     yield "cost", "not declared" if op.cost is None else f"{formula(op.cost)} floating-point operations"
     if op.family == "opaque":
-        for name, value in op.kernel.registered().items():
-            yield name, value
+        yield from op.kernel.registered().items()
     elif op.rules is None:
         yield "derivative", "that of its body" if op.composite else "none"
     elif op.rules.joint is not None:

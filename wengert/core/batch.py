@@ -26,7 +26,7 @@ from wengert.core.signature import AXES, AXIS, AXIS_OR_NONE, DIMS
 from wengert.core.tensor import Tensor
 from wengert.errors import TransformError
 
-__all__ = ["RULES", "Body", "broadcast", "expanded", "folded", "front", "loop", "prepended", "shifted"]
+__all__ = ["RULES", "Body", "broadcast", "example_specs", "expanded", "folded", "front", "loop", "prepended", "shifted"]
 
 Batched = Sequence[Any]
 
@@ -65,13 +65,16 @@ def _dtype(op: Op, values: list[Any], batched: Batched) -> Any:
     tensors = [values[i] for i in op.signature.inputs if isinstance(values[i], Tensor)]
     if len({t.dtype for t in tensors}) == 1 and len(tensors) == len(op.signature.inputs):
         return None
-    specs = [Spec(tuple(v.shape)[bool(b) :], v.dtype) if isinstance(v, Tensor) else v
-             for v, b in zip(values, batched, strict=True)]  # fmt: skip
-    return common_dtype(op, specs)
+    return common_dtype(op, example_specs(values, batched))
 
 
 def in_front(op: Op, values: list[Any], batched: Batched, size: int) -> list[Any]:
-    """Return the arguments with every tensor batched and every axis counted one further."""
+    """Return the arguments with every tensor batched and every axis counted one further.
+
+    Raises:
+        Exception: what the operator raises for one example, which the batch in front must not make acceptable.
+    """
+    op.infer(example_specs(values, batched))
     given = list(values)
     for i, slot in enumerate(op.signature.slots):
         value = given[i]
@@ -148,6 +151,7 @@ def folded(*names: str, sizes: tuple[str, ...] = ()) -> Callable[..., Any]:
 
     def rule(op: Op, values: list[Any], batched: Batched, size: int) -> Any:
         index = op.signature.index
+        op.infer(example_specs(values, batched))
         given = list(values)
         for i in op.signature.inputs:
             if op.signature.names[i] not in names and batched[i]:
@@ -186,6 +190,19 @@ def loop(op: Op, values: list[Any], batched: Batched, size: int) -> Any:
     if op.single:
         return ops.stack(found)
     return tuple(ops.stack(list(column)) for column in zip(*found, strict=True))
+
+
+def example_specs(values: Sequence[Any], batched: Batched) -> list[Any]:
+    """Return the arguments as one example has them, with every tensor replaced by its Spec."""
+
+    def one(value: Any, batched: Any) -> Any:
+        if isinstance(value, Tensor):
+            return Spec(tuple(value.shape)[bool(batched) :], value.dtype)
+        if isinstance(value, tuple) and isinstance(batched, tuple):
+            return tuple(one(v, b) for v, b in zip(value, batched, strict=True))
+        return value
+
+    return [one(v, b) for v, b in zip(values, batched, strict=True)]
 
 
 def example(value: Any, batched: Any, number: int) -> Any:

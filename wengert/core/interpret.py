@@ -32,6 +32,7 @@ __all__ = [
     "highest",
     "level_of",
     "lifted",
+    "memory_of",
     "owned_like",
     "top",
     "watching",
@@ -306,6 +307,12 @@ def lifted(level: Level, tensor: Any) -> Any:
     if type(payload) is not np.ndarray and payload.level is level:
         return tensor
     return level.lift(tensor)
+
+
+def memory_of(tensor: Any) -> Any:
+    """Return the array below all levels: under vmap, that of all examples; of a dual number, the primal's."""
+    held = tensor._payload
+    return memory_of(held.carrier) if isinstance(held, Payload) else held
 
 
 def owned_like(tensor: Any, source: Any) -> Any:

@@ -12,6 +12,7 @@ from wengert.errors import DeclarationError
 __all__ = ["Op", "Spec"]
 
 
+BATCH_WORDS = ("broadcast", "front", "loop", "refuse")
 PREFIXES = ("linalg", "fft", "special")
 
 
@@ -41,8 +42,8 @@ class Op:
         widen: compute float16 and bfloat16 in float32.
         rules: reverse-mode rules, or None if it has no derivative. jvp: forward-mode rules by argument name (each
             maps a tangent to its contribution), or one joint rule.
-        batch: "broadcast" if tensor arguments are matched element by element, so that a dimension in front needs no rule
-            of its own; else None. view: the result may share the first argument's memory.
+        batch: how it runs on a batch of examples: one of ``BATCH_WORDS``, a Body, or a rule (see ``core.batch``); None
+            for a composite. view: the result may share the first argument's memory.
         spec: the shape and dtype rule: called like the kernel with a Spec for each tensor.
         cost: called like ``spec``; returns floating-point operations. samples: makes the calls that checks run.
         lowering: where the loop-level meaning for native code is declared; None: the kernel is called as a library.
@@ -98,6 +99,16 @@ class Op:
             raise DeclarationError(f"operator '{self.name}' does not say: jvp")
         if self.spec is None and not self.composite:
             raise DeclarationError(f"operator '{self.name}' does not say: spec (its shape and dtype rule)")
+        if self.batch is None and not self.composite:
+            raise DeclarationError(
+                f"operator '{self.name}' does not say: batch, which is how it runs on many examples at once: 'broadcast' "
+                "(element by element), 'front' (a dimension in front changes nothing), Body(function of other operators), "
+                "'loop' (one example after the other), 'refuse', or a rule of its own"
+            )
+        if isinstance(self.batch, str) and self.batch not in BATCH_WORDS:
+            raise DeclarationError(
+                f"operator '{self.name}': there is no batching rule '{self.batch}'; there are {', '.join(BATCH_WORDS)}"
+            )
         if self.view and self.rules is not None and self.rules.uses_output():
             raise DeclarationError(f"the view operator '{self.name}' must not name its result in a rule")
 

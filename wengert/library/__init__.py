@@ -19,6 +19,7 @@ Example:
     {}
 """
 
+from wengert.core.batch import Body, folded, front
 from wengert.core.families import bilinear, composite, elementwise, linear, nondifferentiable, operator
 from wengert.core.operator import Op, Spec
 from wengert.core.registry import operators, ops
@@ -34,7 +35,8 @@ from wengert.library.schema import infer_schema
 from wengert.testing.opcheck import opcheck
 
 __all__ = [
-    "CustomOpDef", "Op", "Spec", "bilinear", "composite", "custom_op", "elementwise", "infer_schema", "linear",
+    "Body", "CustomOpDef", "Op", "Spec", "bilinear", "composite", "custom_op", "elementwise", "folded", "front",
+    "infer_schema", "linear",
     "nondifferentiable", "opcheck", "operator", "operators", "ops", "register_autograd", "register_fake", "register_kernel",
     "register_vmap",
 ]  # fmt: skip

@@ -4,23 +4,19 @@ What the function does is not looked into: its shape rule, derivative and batchi
 in the same registry as the built-in operators.
 """
 
-import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from wengert.core.batch import example
 from wengert.core.inplace import check_writable
 from wengert.core.operator import Op, Spec
-from wengert.core.place import stacklevel
 from wengert.core.registry import operators, ops, register, withdraw
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, alias, from_array, wrote
-from wengert.errors import DeclarationError, MissingRuleError, ShapeError
+from wengert.errors import DeclarationError, MissingRuleError
+from wengert.library.opaque import Opaque, grouped
 from wengert.library.schema import checks_of, infer_schema, returns_of, with_markers
-from wengert.tape.function import Function
 
 __all__ = ["CustomOpDef", "custom_op", "register_autograd", "register_fake", "register_kernel", "register_vmap"]
 
@@ -106,7 +102,7 @@ class CustomOpDef:
         self.op = Op(kernel, "opaque", name=name, composite=True, samples=lambda s: [], home=(), spec=self._infer)
         self.op.kernel = self
         self.mutated = self._positions(mutates_args)
-        self._function: Any = type(short, (_Opaque,), {"owner": self})
+        self._function: Any = type(short, (Opaque,), {"owner": self})
         self.op.function = self
         self._publish(library, short)
 
@@ -290,6 +286,11 @@ class CustomOpDef:
         """True if a shape rule is registered."""
         return self._fake is not None
 
+    @property
+    def has_vmap(self) -> bool:
+        """True if a batching rule is registered."""
+        return self._function.batch_rule is not None
+
     def _infer(self, *args: Any, **kwargs: Any) -> Any:
         """The shape and dtype rule of the registry, from the registered fake function."""
         if self._fake is None:
@@ -311,157 +312,6 @@ def _unset(value: Any) -> Any:
     return (
         from_array(np.broadcast_to(np.zeros((), value.dtype.numpy), value.shape)) if isinstance(value, Spec) else value
     )
-
-
-def grouped(counts: tuple[Any, ...], flat: Any) -> list[Any]:
-    """Return the arguments of a call, sequences put together again."""
-    rest = iter(flat)
-    return [next(rest) if n is None else [next(rest) for _ in range(n)] for n in counts]
-
-
-class _Opaque(Function):
-    """How the tape sees a custom operator; each has a subclass of its own.
-
-    It is applied to the lengths of the sequences among the arguments, then the arguments, sequences spread out.
-    """
-
-    owner: CustomOpDef
-    rule: Any = None
-    context_rule: Any = None
-    push_rule: Any = None
-    batch_rule: Any = None
-    warned = False
-
-    @classmethod
-    def forward(cls, counts: tuple[Any, ...], *flat: Any) -> Any:
-        return cls.owner.invoke(counts, flat)
-
-    @classmethod
-    def split(cls, counts: tuple[Any, ...], flat: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return (positional, keyword-only) arguments of a call."""
-        signature, values = cls.owner.op.signature, grouped(counts, flat)
-        at = signature.positional
-        return tuple(values[:at]), dict(zip(signature.names[at:], values[at:], strict=True))
-
-    @classmethod
-    @contextmanager
-    def as_user_sees(cls, ctx: Any) -> Iterator[None]:
-        """Give the context's ``needs_input_grad`` the structure of the positional arguments for a while."""
-        before = ctx.needs_input_grad
-        ctx.needs_input_grad = cls.split(ctx.counts, before[1:])[0]
-        try:
-            yield
-        finally:
-            ctx.needs_input_grad = before
-
-    @classmethod
-    def results(cls, found: Any) -> Any:
-        """Return results (or their gradients) as the user's function returns them: of a list, a list."""
-        return list(found) if cls.owner.returns_list else found
-
-    @classmethod
-    def setup_context(cls, ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
-        ctx.counts = inputs[0]
-        if cls.context_rule is None:
-            return
-        args, kwargs = cls.split(inputs[0], inputs[1:])
-        with cls.as_user_sees(ctx):
-            if kwargs:
-                cls.context_rule(ctx=ctx, inputs=args, keyword_only_inputs=kwargs, output=cls.results(output))
-            else:
-                cls.context_rule(ctx, args, cls.results(output))
-
-    @classmethod
-    def backward(cls, ctx: Any, *grad_outputs: Any) -> Any:
-        if cls.rule is None:
-            raise MissingRuleError(
-                f"{cls.owner.name} has no derivative; give it one with register_autograd, or detach() its arguments"
-            )
-        with cls.as_user_sees(ctx):
-            found = cls.rule(ctx, list(grad_outputs)) if cls.owner.returns_list else cls.rule(ctx, *grad_outputs)
-        listed = found if isinstance(found, tuple) else (found,)
-        expected = cls.owner.op.signature.positional
-        if len(listed) != expected:
-            raise RuntimeError(
-                f"the backward of {cls.owner.name} returned {len(listed)} gradients for {expected} positional arguments; "
-                "return one for each, None for those without"
-            )
-        flat: list[Any] = [None]
-        for i, (g, n) in enumerate(zip((*listed, *(None,) * len(ctx.counts)), ctx.counts, strict=False)):
-            flat.extend([g] if n is None else cls._spread(i, g, n))
-        return tuple(flat)
-
-    @classmethod
-    def _spread(cls, place: int, g: Any, count: int) -> Any:
-        """Return the gradients of a sequence of tensors one by one."""
-        if g is None:
-            return [None] * count
-        if not isinstance(g, list | tuple) or len(g) != count:
-            what = f"{len(g)} gradients" if isinstance(g, list | tuple) else type(g).__name__
-            raise RuntimeError(
-                f"the backward of {cls.owner.name} returned {what} for '{cls.owner.op.signature.names[place]}', which is a "
-                f"sequence of {count} tensors; return a list of {count}"
-            )
-        return g
-
-    @classmethod
-    def jvp(cls, ctx: Any, *grad_inputs: Any) -> Any:
-        if cls.push_rule is None:
-            raise MissingRuleError(
-                f"{cls.owner.name} has no forward-mode derivative; register_autograd(backward, jvp=...)"
-            )
-        with cls.as_user_sees(ctx):
-            found = cls.push_rule(ctx, *cls.split(ctx.counts, grad_inputs[1:])[0])
-        return tuple(found) if isinstance(found, list) else found
-
-    @classmethod
-    def vmap(cls, info: Any, in_dims: tuple[Any, ...], counts: Any, *flat: Any) -> Any:
-        if cls.batch_rule is None:
-            return cls._loop(info, in_dims[1:], counts, flat)
-        args, kwargs = cls.split(counts, flat)
-        dims, named = cls.split(counts, in_dims[1:])
-        for name, dim in named.items():
-            if dim is not None:
-                raise ValueError(f"{cls.owner.name}(): keyword-only argument '{name}' cannot have a batch under vmap")
-        found = cls.batch_rule(info, dims, *args, **kwargs)
-        cls._check_batch(info, found)
-        return tuple(found[0]) if isinstance(found[0], list) else found[0], found[1]
-
-    @classmethod
-    def _check_batch(cls, info: Any, found: Any) -> None:
-        """Refuse what a batching rule must not return: no pair, or results without the batch where it says."""
-        name = f"the register_vmap rule of {cls.owner.name}"
-        if not isinstance(found, tuple) or len(found) != 2:
-            raise TypeError(f"{name} must return a pair (results, out_dims), got {type(found).__name__}")
-        results = found[0] if isinstance(found[0], tuple | list) else (found[0],)
-        dims = found[1] if isinstance(found[1], tuple | list) else (found[1],) * len(results)
-        if len(dims) != len(results):
-            raise ValueError(f"{name} returned {len(results)} results and {len(dims)} out_dims")
-        for r, d in zip(results, dims, strict=True):
-            if not isinstance(r, Tensor):
-                raise TypeError(f"{name} must return tensors, got {type(r).__name__}")
-            if d is not None and not (-r.ndim <= d < r.ndim and r.shape[d] == info.batch_size):
-                raise ShapeError(
-                    f"{name} says that dimension {d} of a result counts the {info.batch_size} examples; the result has shape "
-                    f"{tuple(r.shape)}"
-                )
-
-    @classmethod
-    def _loop(cls, info: Any, dims: tuple[Any, ...], counts: Any, flat: tuple[Any, ...]) -> Any:
-        if not cls.warned:
-            cls.warned = True
-            warnings.warn(
-                f"{cls.owner.name} has no batching rule: vmap runs it {info.batch_size} times, one example after the other; "
-                "give it one with register_vmap",
-                stacklevel=stacklevel(),
-            )
-        if not info.batch_size:
-            raise ShapeError(f"{cls.owner.name}() runs one example at a time under vmap, and the batch is empty")
-        found = [cls.apply(counts, *[example(v, d is not None, k) for v, d in zip(flat, dims, strict=True)])
-                 for k in range(info.batch_size)]  # fmt: skip
-        if isinstance(found[0], Tensor):
-            return ops.stack(found), 0
-        return tuple(ops.stack(list(column)) for column in zip(*found, strict=True)), (0,) * len(found[0])
 
 
 def _named(name: str) -> CustomOpDef:

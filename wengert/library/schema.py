@@ -82,7 +82,9 @@ def infer_schema(
     parts = []
     for number, parameter in enumerate(inspect.signature(prototype_function).parameters.values()):
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise DeclarationError(f"custom_op '{name}': positional-only arguments, *args and **kwargs are not possible")
+            raise DeclarationError(
+                f"custom_op '{name}': positional-only arguments, *args and **kwargs are not possible"
+            )
         if parameter.name not in hints:
             raise DeclarationError(f"custom_op '{name}': argument '{parameter.name}' has no type hint")
         kind = _described(hints[parameter.name])
@@ -125,7 +127,11 @@ def _check_of(hint: Any) -> Callable[[str, Any, Any], None]:
     def check(owner: str, slot: Any, value: Any) -> None:
         if value is None and (optional or slot.default is None):
             return
-        fits = isinstance(value, list | tuple) and all(isinstance(v, kind) for v in value) if many else isinstance(value, kind)
+        fits = (
+            isinstance(value, list | tuple) and all(isinstance(v, kind) for v in value)
+            if many
+            else isinstance(value, kind)
+        )
         if not fits:
             raise TypeError(f"{owner}(): argument '{slot.name}' must be {title}, got {type(value).__name__}")
 

@@ -166,6 +166,8 @@ def _moves(shifts: Any, dims: Any, ndim: int) -> tuple[tuple[int, ...], tuple[in
 def _roll_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
     input, shape = values[0], tuple(values[0].shape)
     shifts, dims = _moves(values[1], values[2], len(shape) - 1)
+    if len(shape) == 1:
+        return ops.clone(input)
     if dims is None:
         return ops.reshape(execute(op, [ops.reshape(input, (size, math.prod(shape[1:]))), shifts, (1,)]), shape)
     return execute(op, [input, shifts, shifted(dims, size)])

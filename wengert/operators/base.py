@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from wengert.array.dtype import DType, float64, int64
+from wengert.array.dtype import FLOAT, DType, float64, int64
 from wengert.array.layout import arranged, channels_last, memory_order
 from wengert.array.shape import broadcast_shapes
 from wengert.core.arguments import Anything, DTypeOrNone, Size
@@ -84,12 +84,18 @@ def _expanded(shape: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(target)
 
 
+def _expand_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
+    input, wanted = values
+    target = _expanded(tuple(input.shape)[1:], wanted)
+    return ops.expand(aligned(input, len(target)), (size, *target))
+
+
 @linear(
     transpose=lambda g, input_shape: ops.sum_to_size(g, input_shape),
     spec=lambda input, size: Spec(_expanded(input.shape, size), input.dtype),
     view=True,
     widen=False,
-    batch=lambda op, values, batched, size: ops.expand(aligned(values[0], len(values[1])), (size, *values[1])),
+    batch=_expand_batch,
     samples=lambda s: [s((2, 1), size=(3, 2, 4)), s((1, 3), size=(2, -1)), s((), size=(2, 2)), s((1, 0), size=(3, 0))],
 )
 def expand(input: Anything, size: Size) -> Any:
@@ -108,6 +114,12 @@ def _summed(shape: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(range(len(shape) - len(size)))
 
 
+def _sum_to_size_spec(input: Spec, size: tuple[int, ...]) -> Spec:
+    _summed(input.shape, size)
+    same = tuple(size) == tuple(input.shape) or input.dtype.category >= FLOAT
+    return Spec(tuple(size), input.dtype if same else int64)
+
+
 def _sum_to_size_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
     input, target = values
     lead = input.ndim - 1 - len(target)
@@ -118,17 +130,18 @@ def _sum_to_size_batch(op: Any, values: list[Any], batched: Any, size: int) -> A
 @linear(
     transpose=lambda g, input_shape: ops.expand(g, input_shape),
     batch=_sum_to_size_batch,
-    spec=lambda input, size: (_summed(input.shape, size), Spec(tuple(size), input.dtype))[1],
+    spec=_sum_to_size_spec,
     samples=lambda s: [s((3, 2, 4), size=(2, 1)), s((2, 3), size=(2, 3)), s((2, 3), size=()), s((0, 3), size=(1, 3))],
 )
 def sum_to_size(input: Anything, size: Size) -> Any:
     """Sum the tensor down to ``size``, which must broadcast to its shape: the transpose of :func:`wengert.expand`."""
     lead = _summed(input.shape, size)
-    out = np.sum(input, axis=lead) if lead else input
+    dtype = None if input.dtype.kind in "fc" else np.int64
+    out = np.sum(input, axis=lead, dtype=dtype) if lead else input
     if out.shape == size:
         return np.array(out) if out is input else out
     ones = tuple(i for i, (have, want) in enumerate(zip(out.shape, size, strict=True)) if have != want)
-    return np.sum(out, axis=ones, keepdims=True) if ones else out
+    return np.sum(out, axis=ones, keepdims=True, dtype=dtype) if ones else out
 
 
 def _taken(array: Any, chain: Any) -> Any:

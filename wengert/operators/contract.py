@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from wengert.array.dtype import dtype_of
+from wengert.array.dtype import FLOAT, dtype_of
 from wengert.array.shape import axis_of, broadcast_shapes
-from wengert.core.apply import as_tensor
+from wengert.core.apply import as_tensor, specs
 from wengert.core.arguments import Number
-from wengert.core.batch import Body, aligned
+from wengert.core.batch import Body, aligned, example_specs
 from wengert.core.families import bilinear, composite, operator
 from wengert.core.methods import attach
 from wengert.core.operator import Spec
@@ -100,6 +100,7 @@ def _product(a: Any, b: Any) -> Any:
 
 def _matmul_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
     """Batches of vectors become matrices of one row or column; what NumPy's product does with a batch as it is, it does."""
+    op.infer(example_specs(values, batched))
     a, b = values
     n, m = a.ndim - bool(batched[0]), b.ndim - bool(batched[1])
     if (not batched[1] and m <= 2) or (not batched[0] and n == 1 and m >= 2):
@@ -229,6 +230,7 @@ def _as_rows(x: Any) -> Any:
 
 
 def _linear_body(input: Any, weight: Any, bias: Any) -> Any:
+    _linear_spec(*specs([input, weight, bias]))
     product = ops.matmul(input, ops.transpose(weight, 0, 1) if weight.ndim == 2 else weight)
     return product if bias is None else product + bias
 
@@ -318,6 +320,17 @@ def _scaled(x: Any, factor: Any) -> Any:
     return x if factor == 1 else x * factor
 
 
+def _check_factors(name: str, dtype: Any, beta: Any, alpha: Any) -> None:
+    """Refuse fractions of integer tensors, as PyTorch does."""
+    if dtype.category < FLOAT and not (isinstance(beta, int) and isinstance(alpha, int)):
+        raise DTypeError(f"{name}(): beta and alpha of {dtype} tensors must be ints, got {beta!r} and {alpha!r}")
+
+
+def _addmm_body(input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
+    _added_spec("addmm")(*specs([input, mat1, mat2]))
+    return _combined("addmm", input, ops.matmul(mat1, mat2), beta, alpha)
+
+
 @operator(
     vjp={
         "input": lambda g, beta: _scaled(g, beta),
@@ -332,17 +345,19 @@ def _scaled(x: Any, factor: Any) -> Any:
     holomorphic=True,
     inplace=True,
     spec=_added_spec("addmm"),
-    batch=Body(lambda input, mat1, mat2, beta, alpha: _combined("addmm", input, ops.matmul(mat1, mat2), beta, alpha)),
+    batch=Body(_addmm_body),
     samples=lambda s: [
         s((2, 4), (2, 3), (3, 4)),
         s((4,), (2, 3), (3, 4), beta=0.5, alpha=-2),
         s((1, 1), (2, 0), (0, 2)),
+        s((2, 2), (2, 2), (2, 2), kind="complex"),
         s((2, 2), (2, 1), (1, 2), beta=0),
     ],
 )
 def addmm(input: Number, mat1: Number, mat2: Number, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * input + alpha * (mat1 @ mat2)``; with ``beta=0`` NaN in ``input`` is ignored."""
     _same_dtype("addmm", input, mat1, mat2)
+    _check_factors("addmm", dtype_of(mat1.dtype), beta, alpha)
     if mat1.ndim != 2 or mat2.ndim != 2:
         raise ValueError("mat1 and mat2 must be matrices")
     out = np.matmul(mat1, mat2)
@@ -353,6 +368,7 @@ def addmm(input: Number, mat1: Number, mat2: Number, *, beta: Any = 1, alpha: An
 
 def _combined(name: str, input: Any, product: Any, beta: Any, alpha: Any) -> Any:
     """Return ``beta * input + alpha * product`` in the shape of the product."""
+    _check_factors(name, product.dtype, beta, alpha)
     scaled, shape = _scaled(product, alpha), tuple(product.shape)
     if broadcast_shapes(name, shape, tuple(input.shape)) != shape:
         raise ShapeError(

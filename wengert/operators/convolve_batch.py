@@ -7,7 +7,7 @@ runs all of them. So do the gradients of the kernels, one for each example.
 from typing import Any
 
 from wengert.core.apply import execute
-from wengert.core.batch import expanded
+from wengert.core.batch import example_specs, expanded
 from wengert.core.registry import ops
 from wengert.operators.fold_batch import folded_rows, merged, parted, unfolded_rows
 
@@ -19,6 +19,8 @@ def conv_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
     input, weight, bias, *geometry, groups = values
     apart = bias is not None and (batched[1] or batched[2])
     kept = None if apart else bias
+    if apart:
+        op.infer(example_specs(values, batched))  # a bias that one example refuses must not be broadcast
     if batched[1] and batched[0]:
         out = execute(op, [merged(input, 1), merged(weight, 0), kept, *geometry, groups * size])
         found = parted(out, 1, size)

@@ -16,12 +16,12 @@ from wengert.array.dtype import INTEGER, bool_, int64
 from wengert.core.apply import as_tensor, execute
 from wengert.core.arguments import Boolean, Floating, Integer
 from wengert.core.batch import in_front
-from wengert.core.families import composite, nondifferentiable, operator
+from wengert.core.families import composite, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, from_array, raw
-from wengert.errors import DTypeError, ShapeError
-from wengert.operators.checks import known
+from wengert.errors import DTypeError, MissingRuleError, ShapeError
+from wengert.operators.checks import all_values
 from wengert.operators.fold_batch import merged, parted
 from wengert.operators.reduction import check_reduction, reduce_loss
 
@@ -178,16 +178,24 @@ def alignment_posterior(emissions: Floating, skips: Boolean, frames: Integer, ta
     return _posterior(emissions, skips, frames, target_lengths)[0].astype(emissions.dtype)
 
 
-@nondifferentiable(
+def _third(g: Any) -> Any:
+    raise MissingRuleError("ctc_loss() has derivatives of first and second order; its third ones are not available")
+
+
+@operator(
+    vjp={"emissions": _third, "tangent": _curvature},  # symmetric as well
+    jvp={"emissions": _third, "tangent": _curvature},
     batch=_alignment_batch,
     spec=lambda emissions, tangent, skips, frames, target_lengths: emissions,
     home=(),
-    samples=lambda s: [s((3, 2, 5), (3, 2, 5), s.tensor((2, 5), kind="boolean"), s.array([3, 2]), s.array([2, 1]))],
+    samples=lambda s: [
+        s((3, 2, 5), (3, 2, 5), s.tensor((2, 5), kind="boolean"), s.array([3, 2]), s.array([2, 1]), grad=False)
+    ],
 )
 def alignment_posterior_tangent(
     emissions: Floating, tangent: Floating, skips: Boolean, frames: Integer, target_lengths: Integer
 ) -> Any:
-    """Return the second derivative of log p applied to a tangent; derivatives of it are not available."""
+    """Return the second derivative of log p applied to a tangent; its derivatives by the emissions are not available."""
     return _posterior(emissions, skips, frames, target_lengths, tangent)[1].astype(emissions.dtype)
 
 
@@ -201,8 +209,8 @@ def _lengths(name: str, lengths: Any, count: int, most: int) -> Any:
         raise DTypeError(f"ctc_loss(): {name} must be integers, got {given.dtype}")
     if given.numel() != count:
         raise ShapeError(f"ctc_loss(): {name} must hold one number for each of {count} samples, got {given.numel()}")
-    array = known(given)
-    if array is not None and count and (array.min() < 0 or array.max() > most):
+    array = all_values(given)
+    if array.size and (array.min() < 0 or array.max() > most):
         bad = array[(array < 0) | (array > most)].flat[0]
         raise ValueError(f"ctc_loss(): {name} must lie between 0 and {most}, got {bad}")
     return ops.cast(ops.reshape(given, (count,)), int64)
@@ -226,9 +234,10 @@ def _states(rows: Any, lengths: Any, blank: int, classes: int) -> tuple[Any, Any
     """Return the label of every state, and into which states a path may skip."""
     count, most = rows.shape
     inside = ops.arange(most) < ops.unsqueeze(lengths, 1)
-    out = known(ops.logical_and(inside, ops.logical_or(rows < 0, rows >= classes)))
-    if out is not None and out.any():
-        bad = raw(rows)[out][0]
+    outside = ops.logical_and(inside, ops.logical_or(rows < 0, rows >= classes))
+    wrong = all_values(outside)
+    if wrong.any():
+        bad = all_values(ops.where(outside, rows, 0))[wrong][0]
         raise IndexError(f"ctc_loss(): target {bad} is out of range for {classes} classes, 0 to {classes - 1}")
     labels = ops.where(inside, ops.cast(rows, int64), blank)
     pairs = ops.reshape(ops.stack([ops.full_like(labels, blank), labels], 2), (count, 2 * most))

@@ -11,6 +11,7 @@ import numpy as np
 from wengert.array.dtype import dtype_of, int32
 from wengert.core.apply import execute
 from wengert.core.arguments import Inexact
+from wengert.core.batch import in_front
 from wengert.core.families import composite, nondifferentiable, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
@@ -237,7 +238,7 @@ def _qr_spec(A: Spec, mode: str = "reduced") -> tuple[Spec, Spec]:
 
 
 def _qr_batch(op: Any, values: list[Any], batched: Any, size: int) -> tuple[Any, Any]:
-    Q, R = execute(op, values)
+    Q, R = execute(op, in_front(op, values, batched, size))
     return (ops.expand(Q, (size, 0)), R) if values[1] == "r" else (Q, R)
 
 

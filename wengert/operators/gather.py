@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wengert.array.shape import axis_of, broadcast_shapes
-from wengert.core.apply import as_tensor
+from wengert.core.apply import as_tensor, specs
 from wengert.core.arguments import Anything, AnythingOrScalar, Axis, Integer
 from wengert.core.batch import Body
 from wengert.core.families import bilinear, composite, operator
@@ -48,9 +48,11 @@ def check_bounds(name: str, index: Any, dim: int, size: int) -> None:
         raise IndexError(f"{name}(): index {wrong} is out of bounds for dimension {dim} with size {size}")
 
 
-def check_along(name: str, shape: Sequence[int], dim: int, index: Any, src: Any = None) -> None:
-    """Check shapes of arguments (arrays or Specs) that work along ``dim``."""
-    if len(index.shape) != len(shape) and 0 not in index.shape:
+def check_along(
+    name: str, shape: Sequence[int], dim: int, index: Any, src: Any = None, *, number: bool = True
+) -> None:  # fmt: skip
+    """Check shapes of arguments (arrays or Specs) that work along ``dim``; ``number``: one may stand for ``src``."""
+    if max(len(index.shape), 1) != max(len(shape), 1) and 0 not in index.shape:
         raise ShapeError(
             f"{name}(): index must have as many dimensions as input, got shapes {tuple(index.shape)} and {tuple(shape)}"
         )
@@ -60,8 +62,11 @@ def check_along(name: str, shape: Sequence[int], dim: int, index: Any, src: Any 
                 f"{name}(): index of shape {tuple(index.shape)} must not be larger than input of shape {tuple(shape)} "
                 f"apart from dimension {dim}"
             )
-    given = None if src is None else tuple(getattr(src, "shape", ()))
-    if given and (len(given) != len(index.shape) or any(n > m for n, m in zip(index.shape, given, strict=True))):
+    given = () if src is None else tuple(getattr(src, "shape", ()))
+    if src is not None and not number:
+        given = given or (1,)
+    covering = tuple(index.shape) or (1,)
+    if given and (len(given) != len(covering) or any(n > m for n, m in zip(covering, given, strict=True))):
         raise ShapeError(f"{name}(): src of shape {given} is smaller than index of shape {tuple(index.shape)}")
 
 
@@ -161,6 +166,11 @@ def _scatter_spec(input: Spec, dim: int, index: Spec, src: Any) -> Spec:
     return input
 
 
+def _scatter_add_spec(input: Spec, dim: int, index: Spec, src: Spec) -> Spec:
+    check_along("scatter_add", input.shape, dim, index, src, number=False)
+    return input
+
+
 def _write(input: Any, dim: int, index: Any, src: Any) -> Any:
     """Write ``src`` into an array where ``index`` points along ``dim``."""
     check_along("scatter", input.shape, dim, index, src)
@@ -207,7 +217,7 @@ def scatter_write(input: Anything, dim: Axis, index: Integer, src: AnythingOrSca
         "src": lambda t, input, dim, index: ops.scatter_add(ops.zeros_like(input), dim, index, t),
     },
     batch=along_batch,
-    spec=_scatter_spec,
+    spec=_scatter_add_spec,
     inplace=True,
     samples=lambda s: [
         s((3, 2), 0, s.array([[0, 2], [2, 2]]), (2, 2)), s((2, 3), -1, s.array([[1, 1]]), (2, 3)),
@@ -314,6 +324,7 @@ def _taken(input: Any, index: Any) -> Any:
 
 
 def _written(input: Any, index: Any, source: Any, accumulate: bool) -> Any:
+    _put_spec(*specs([input, index, source]))
     _put_positions("put", tuple(input.shape), all_values(index))
     flat, values = ops.reshape(input, (input.numel(),)), ops.reshape(source, (source.numel(),))
     if source.dtype is not input.dtype:

@@ -16,12 +16,21 @@ from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, from_array, raw
 from wengert.errors import DTypeError, ShapeError
-from wengert.operators.checks import known
+from wengert.operators.checks import all_values
 
 __all__ = ["bincount", "histc", "histogram", "histogramdd"]
 
 
+def _histc_spec(input: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Spec:
+    if bins <= 0:
+        raise ValueError(f"histc(): bins must be positive, got {bins}")
+    if max < min:
+        raise ValueError(f"histc(): max must not be smaller than min, got min={min} and max={max}")
+    return Spec((bins,), input.dtype)
+
+
 def _histc_body(input: Any, bins: int, min: Any, max: Any) -> Any:
+    _histc_spec(input, bins, min, max)
     x = ops.reshape(input, (-1,))
     low, high = _extent(x) if min == max and x.numel() else (min, max)
     return _counted([x], [_even("histc", low, high, bins, 1.0, x.dtype)], None, False, x.dtype)
@@ -29,7 +38,7 @@ def _histc_body(input: Any, bins: int, min: Any, max: Any) -> Any:
 
 @nondifferentiable(
     batch=Body(_histc_body),
-    spec=lambda input, bins=100, min=0, max=0: Spec((bins,), input.dtype),
+    spec=_histc_spec,
     samples=lambda s: [
         s((6,), 4), s((2, 3), 4, -1, 1), s(s.array([0.0, 1.0, 2.0, 3.0]), 3), s(s.array([1.0, 1.0]), 2),
         s(s.array([0.5, np.nan, 2.0]), 2, 0, 2), s((0,), 3),
@@ -42,10 +51,7 @@ def histc(input: Floating, bins: Int = 100, min: Any = 0, max: Any = 0) -> Any:
 
     If ``min`` equals ``max``, the bins reach from the smallest to the largest element (if equal, one less and more).
     """
-    if bins <= 0:
-        raise ValueError(f"histc(): bins must be positive, got {bins}")
-    if max < min:
-        raise ValueError(f"histc(): max must not be smaller than min, got min={min} and max={max}")
+    _histc_spec(input, bins, min, max)
     low, high = float(min), float(max)
     if low == high and input.size:
         low, high = float(input.min()), float(input.max())
@@ -62,8 +68,8 @@ def _edges(name: str, x: Any, bins: Any, range: Any) -> Any:
     if isinstance(bins, Tensor):
         if bins.ndim != 1:
             raise ShapeError(f"{name}(): bin edges must be 1-dimensional, got shape {tuple(bins.shape)}")
-        values = known(bins)
-        if values is not None and (np.diff(values) < 0).any():
+        values = all_values(bins)
+        if (np.diff(values) < 0).any():
             raise ValueError(f"{name}(): bin edges must not fall, got {values.tolist()}")
         return ops.cast(bins, x.dtype)
     if isinstance(bins, bool) or not isinstance(bins, int) or bins <= 0:
@@ -83,8 +89,8 @@ def _extent(x: Any) -> tuple[Any, Any]:
 def _even(name: str, low: Any, high: Any, bins: int, margin: float, dtype: Any) -> Any:
     """Return the edges of equal bins from ``low`` to ``high``; where these are equal, from ``margin`` below to above."""
     low, high = (e if isinstance(e, Tensor) else ops.full((), e, dtype=float64) for e in (low, high))
-    ends = [known(low), known(high)]
-    if not any(e is None for e in ends) and not np.isfinite(ends).all():
+    ends = [all_values(low), all_values(high)]
+    if not all(np.isfinite(e).all() for e in ends):
         raise ValueError(f"{name}(): the range from {ends[0]} to {ends[1]} is not finite; give one")
     same = ops.eq(low, high)
     low, high = ops.where(same, low - margin, low), ops.where(same, high + margin, high)

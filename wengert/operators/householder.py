@@ -40,7 +40,8 @@ def _geqrf_spec(input: Spec) -> tuple[Spec, Spec]:
     samples=lambda s: [
         s(s.array(_A3), grad=False), s(s.array(_TALL), grad=False), s(s.array(np.transpose(_TALL)), grad=False),
         s(s.array([_COMPLEX, _COMPLEX]), grad=False), s((0, 2), grad=False), s((2, 0), grad=False),
-        s((0, 2, 2), grad=False), s.error(RuntimeError, "matrix or a batch", (2,)), s.error(TypeError, "inexact", (2, 2), kind="integer"),
+        s((0, 2, 2), grad=False), s.error(RuntimeError, "matrix or a batch", (2,)),
+        s.error(TypeError, "inexact", (2, 2), kind="integer"),
     ],
 )  # fmt: skip
 def geqrf(input: Inexact) -> Any:

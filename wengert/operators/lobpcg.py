@@ -69,12 +69,10 @@ def _real_diagonal(x: Any) -> Any:
 
 def _lobpcg_jvp(tangents: Any, A: Any, B: Any, eigenvalues: Any, eigenvectors: Any) -> tuple[Any, Any]:
     E, V = eigenvalues, eigenvectors
-    a, b = (None if tangents[name] is None else hermitian_part(tangents[name]) @ V for name in ("A", "B"))
-    moved = -b * columns_of(E) if a is None else a if b is None else a - b * columns_of(E)
+    a, b = (0 * V if tangents[name] is None else hermitian_part(tangents[name]) @ V for name in ("A", "B"))
+    moved = a - b * columns_of(E)
     inner = V.mH @ moved
-    turn = off_diagonal(inner, _gaps(E))
-    if b is not None:
-        turn = turn - ops.diag_embed(0.5 * _real_diagonal(V.mH @ b)).to(V.dtype)
+    turn = off_diagonal(inner, _gaps(E)) - ops.diag_embed(0.5 * _real_diagonal(V.mH @ b)).to(V.dtype)
     return _real_diagonal(inner), V @ turn - _outside(A, B, E, V, moved)
 
 

@@ -14,6 +14,7 @@ from wengert.core.arguments import DTypeOrNone, Inexact, Integer
 from wengert.core.families import composite, nondifferentiable, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
+from wengert.errors import ShapeError
 from wengert.kernels import triangular
 from wengert.operators.matrices import failure, is_vector, matrix_shape, square_shape
 
@@ -129,9 +130,15 @@ def lu_packed(A: Inexact, *, pivot: Any = True) -> Any:
     return triangular.lu_factor(A, bool(pivot))
 
 
+def _permutation_spec(pivots: Spec, m: int, dtype: Any) -> Spec:
+    if not pivots.shape:
+        raise ShapeError("lu_permutation(): pivots must be vectors (*, k), got a 0-d tensor")
+    return Spec((*pivots.shape[:-1], m, m), dtype)
+
+
 @nondifferentiable(
     batch="front",
-    spec=lambda pivots, m, dtype: Spec((*pivots.shape[:-1], m, m), dtype),
+    spec=_permutation_spec,
     home=(),
     samples=lambda s: [
         s(s.array(_PIVOTS), m=3, dtype="float64"), s(s.array([[2], [1]]), m=2, dtype="complex64"),

@@ -16,8 +16,8 @@ from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.core.tensor import from_array, raw
 from wengert.errors import DTypeError, ShapeError
-from wengert.operators.checks import known
-from wengert.operators.writes import inplace_writer, number_as, publish_method
+from wengert.operators.checks import all_values, known
+from wengert.operators.writes import check_numbers, inplace_writer, number_as, publish_method
 
 __all__ = ["argwhere", "masked_fill", "masked_scatter", "masked_select", "nonzero", "nonzero_static"]
 
@@ -39,6 +39,7 @@ def _masked_fill_batch(op: Any, values: list[Any], batched: Any, size: int) -> A
     if not batched[2]:
         return broadcast(op, values, batched, size)
     _masked_fill_spec(*[Spec(tuple(t.shape)[bool(b) :], t.dtype) for t, b in zip(values, batched, strict=True)])
+    check_numbers("masked_fill", all_values(value), input._payload.dtype)
     ndim = max(t.ndim - bool(b) for t, b in zip(values, batched, strict=True))
     input, mask, value = (aligned(t, ndim) if b else t for t, b in zip(values, batched, strict=True))
     return ops.where(mask, ops.cast(value, input.dtype), input)
@@ -98,9 +99,13 @@ def masked_select(input: Any, mask: Any) -> Any:
     return ops.take(ops.expand(input, shape), _flat_positions("masked_select", mask, shape))
 
 
-def _source_part(name: str, source: Any, count: int) -> Any:
+def _check_source(name: str, source: Any, count: int) -> None:
     if source.numel() < count:
         raise ShapeError(f"{name}(): the mask is True at {count} places, source has only {source.numel()} elements")
+
+
+def _source_part(name: str, source: Any, count: int) -> Any:
+    _check_source(name, source, count)
     return ops.narrow(ops.reshape(source, (-1,)), 0, 0, count)
 
 
@@ -110,6 +115,7 @@ def _dealt_out(input: Any, mask: Any, source: Any) -> Any:
         raise DTypeError(f"masked_scatter(): mask must be a boolean tensor, got {mask.dtype}; use mask.bool()")
     flat, first = ops.reshape(source, (source.numel(),)), ops.zeros(1, dtype=source.dtype)
     count = ops.cumsum(ops.reshape(mask, (mask.numel(),)), 0)
+    _check_source("masked_scatter", source, int(all_values(count).max(initial=0)))
     place = ops.where(mask, ops.reshape(count, tuple(mask.shape)), 0)
     return ops.where(mask, ops.cast(ops.take(ops.cat((first, flat)), place), input.dtype), input)
 

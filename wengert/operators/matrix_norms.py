@@ -54,7 +54,8 @@ def _largest_or_smallest(values: Any, dim: int, order: float, keepdim: bool = Fa
     samples=lambda s: [
         s(s.array(_A3)), *[s((3, 2), ord) for ord in ("nuc", 2, -2, 1, -1, math.inf, -math.inf)],
         s((2, 3, 2), dim=(0, 1)), s((2, 3, 2), 2, dim=(2, 0), keepdim=True), s((2, 3, 2), 1, dim=(0, 2), keepdim=True),
-        s(s.array(_COMPLEX), "nuc"), s((0, 2)), s((0, 2), "nuc"), s((0, 2), 2), s((0, 2), math.inf), s((2, 2), of="float32", dtype="float64", grad=False),
+        s(s.array(_COMPLEX), "nuc"), s((0, 2)), s((0, 2), "nuc"), s((0, 2), 2), s((0, 2), math.inf),
+        s((2, 2), of="float32", dtype="float64", grad=False),
         s.error(ValueError, "ord must be", (2, 2), 3), s.error(RuntimeError, "two different", (2, 2), dim=(0, 0)),
         s.error(RuntimeError, "two different", (2, 2), dim=0),
     ],

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wengert.core.arguments import Int, RealOrScalar
-from wengert.core.families import composite, elementwise
+from wengert.core.families import elementwise
 from wengert.core.registry import ops
 from wengert.kernels import polynomials
 
@@ -27,7 +27,8 @@ def _samples(s: Any) -> list[Any]:
     inf, nan = float("inf"), float("nan")
     return [
         s((2, 3), s.array([[0], [3]])), s((2,), 4), s(0.3, s.array([0, 1, 2, 5])), s((), s.array(2)), s((0,), s.array([1])),
-        s(s.array([1.0, -1.0, 0.0]), 5), s((2,), s.array([2.7, -0.5]), grad=False), s(s.tensor((2,), kind="integer"), s.array([2, 3])),
+        s(s.array([1.0, -1.0, 0.0]), 5), s((2,), s.array([2.7, -0.5]), wrt=[0]),
+        s(s.tensor((2,), kind="integer"), s.array([2, 3])),
         s((2,), 12, low=3.0, high=4.0), s((2,), -1, grad=False), s(s.array([inf, -inf, nan]), 3, grad=False),
         s((2,), s.array([nan, inf]), grad=False), s.error(ValueError, "up to order 100000", (2,), 1_000_000),
         s.error(TypeError, "real tensor", s.tensor((2,), kind="complex"), 1),
@@ -43,6 +44,11 @@ def _polynomial(slope: Callable[[Any, Any], Any], flops: int = 100) -> Callable[
         inplace=False,
         samples=_samples,
     )
+
+
+def _shifted(slope: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    """Declare a polynomial in 2x - 1, of which ``slope`` is the derivative."""
+    return _polynomial(lambda x, n: 2 * slope(2 * x - 1, n))
 
 
 def _whole(n: Any) -> Any:
@@ -87,15 +93,23 @@ def laguerre(input: RealOrScalar, n: RealOrScalar, order: Int) -> Any:
 # ---- Chebyshev
 
 
-def _u(x: Any, n: Any) -> Any:
-    return ops.gegenbauer(x, n, 1)
+def _t_slope(x: Any, n: Any) -> Any:
+    return n * ops.gegenbauer(x, n - 1, 1)
 
 
 def _u_slope(x: Any, n: Any) -> Any:
     return 2 * ops.gegenbauer(x, n - 1, 2)
 
 
-@_polynomial(lambda x, n: n * _u(x, n - 1))
+def _v_slope(x: Any, n: Any) -> Any:
+    return _u_slope(x, n) - _u_slope(x, n - 1)
+
+
+def _w_slope(x: Any, n: Any) -> Any:
+    return _u_slope(x, n) + _u_slope(x, n - 1)
+
+
+@_polynomial(_t_slope)
 def special_chebyshev_polynomial_t(input: RealOrScalar, n: RealOrScalar) -> Any:
     """Return the Chebyshev polynomial of the first kind Tₙ(x), for x = cos θ equal to cos nθ.
 
@@ -116,40 +130,40 @@ def special_chebyshev_polynomial_u(input: RealOrScalar, n: RealOrScalar) -> Any:
     return polynomials.gegenbauer(input, n, 1)
 
 
-@_polynomial(lambda x, n: _u_slope(x, n) - _u_slope(x, n - 1))
+@_polynomial(_v_slope)
 def special_chebyshev_polynomial_v(input: RealOrScalar, n: RealOrScalar) -> Any:
     """Return the Chebyshev polynomial of the third kind Vₙ(x), for x = cos θ equal to cos (n+½)θ / cos ½θ."""
     return polynomials.chebyshev_v(input, n)
 
 
-@_polynomial(lambda x, n: _u_slope(x, n) + _u_slope(x, n - 1))
+@_polynomial(_w_slope)
 def special_chebyshev_polynomial_w(input: RealOrScalar, n: RealOrScalar) -> Any:
     """Return the Chebyshev polynomial of the fourth kind Wₙ(x), for x = cos θ equal to sin (n+½)θ / sin ½θ."""
     return polynomials.chebyshev_w(input, n)
 
 
-@composite(samples=_samples)
-def special_shifted_chebyshev_polynomial_t(input: Any, n: Any) -> Any:
+@_shifted(_t_slope)
+def special_shifted_chebyshev_polynomial_t(input: RealOrScalar, n: RealOrScalar) -> Any:
     """Return the shifted Chebyshev polynomial of the first kind, Tₙ(2x - 1), whose interval is [0, 1]."""
-    return ops.special_chebyshev_polynomial_t(2 * input - 1, n)
+    return polynomials.chebyshev_t(2 * input - 1, n)
 
 
-@composite(samples=_samples)
-def special_shifted_chebyshev_polynomial_u(input: Any, n: Any) -> Any:
+@_shifted(_u_slope)
+def special_shifted_chebyshev_polynomial_u(input: RealOrScalar, n: RealOrScalar) -> Any:
     """Return the shifted Chebyshev polynomial of the second kind, Uₙ(2x - 1), whose interval is [0, 1]."""
-    return ops.special_chebyshev_polynomial_u(2 * input - 1, n)
+    return polynomials.gegenbauer(2 * input - 1, n, 1)
 
 
-@composite(samples=_samples)
-def special_shifted_chebyshev_polynomial_v(input: Any, n: Any) -> Any:
+@_shifted(_v_slope)
+def special_shifted_chebyshev_polynomial_v(input: RealOrScalar, n: RealOrScalar) -> Any:
     """Return the shifted Chebyshev polynomial of the third kind, Vₙ(2x - 1), whose interval is [0, 1]."""
-    return ops.special_chebyshev_polynomial_v(2 * input - 1, n)
+    return polynomials.chebyshev_v(2 * input - 1, n)
 
 
-@composite(samples=_samples)
-def special_shifted_chebyshev_polynomial_w(input: Any, n: Any) -> Any:
+@_shifted(_w_slope)
+def special_shifted_chebyshev_polynomial_w(input: RealOrScalar, n: RealOrScalar) -> Any:
     """Return the shifted Chebyshev polynomial of the fourth kind, Wₙ(2x - 1), whose interval is [0, 1]."""
-    return ops.special_chebyshev_polynomial_w(2 * input - 1, n)
+    return polynomials.chebyshev_w(2 * input - 1, n)
 
 
 # ---- Legendre, Laguerre, Hermite

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from wengert.array.dtype import dtype_of, finfo, int32
-from wengert.core.arguments import Anything, Floating, Integer, Real, RealOrScalar
+from wengert.core.arguments import Anything, Floating, FloatingOrScalar, Integer, Real, RealOrScalar
 from wengert.core.families import composite, elementwise, nondifferentiable, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
@@ -159,7 +159,7 @@ def heaviside(input: Real, values: Real) -> Any:
         s((2,), (2,), of="float32", grad=False),
     ],
 )  # fmt: skip
-def nextafter(input: Floating, other: Floating) -> Any:
+def nextafter(input: Floating, other: FloatingOrScalar) -> Any:
     """Return the next representable number after ``input`` in the direction of ``other``, element by element."""
     return np.nextafter(input, other)
 

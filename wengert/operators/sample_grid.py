@@ -176,6 +176,11 @@ def grid_sample(
         tensor([[[[2.]]]])
     """
     same_dtype("grid_sample", input=input, grid=grid)
+    if input.ndim not in (4, 5) or grid.ndim != input.ndim:
+        raise ShapeError(
+            "grid_sample(): input (N, C, H, W) takes a grid (N, h, w, 2), input (N, C, D, H, W) a grid (N, d, h, w, 3); got "
+            f"{tuple(input.shape)} and {tuple(grid.shape)}"
+        )
     return ops.sampled(input, (grid,), (mode, padding_mode, bool(align_corners)))
 
 

@@ -128,7 +128,8 @@ def linalg_svd(A: Inexact, full_matrices: Any = True, *, driver: Any = None) -> 
     Args:
         A: (*, m, n). full_matrices: U is (*, m, m) and Vᴴ (*, n, n); without, (*, m, k) and (*, k, n), k = min(m, n).
 
-    The gradient of the vectors exists where the singular values are positive and differ.
+    The gradient of the vectors exists where the singular values are positive and differ; elsewhere it is infinite or
+    NaN, unless nothing is asked of these vectors. That of the values is finite everywhere.
 
     Raises:
         LinAlgError: (a RuntimeError) naming a matrix with infinities or NaN.

@@ -236,8 +236,8 @@ def _gamma_density(a: Any, x: Any) -> Any:
 def _shape_and_point(s: Any) -> list[Any]:
     """The samples of the incomplete gamma functions, whose derivative is known in the second argument only."""
     return [
-        s(s.array([0.5, 1.0, 2.0, 30.0]), (4,), kind="positive", grad=False),
-        s(s.array([[0.5], [3.0]]), (3,), kind="positive", grad=False),
+        s(s.array([0.5, 1.0, 2.0, 30.0]), (4,), kind="positive", wrt=[1]),
+        s(s.array([[0.5], [3.0]]), (3,), kind="positive", wrt=[1]),
         s(s.array([0.0, 1.0, 1.0, -1.0]), s.array([1.0, 0.0, math.inf, 1.0]), grad=False), s((0,), (1,), grad=False),
         s(s.array([2, 3]), s.array([1, 2])),
     ]  # fmt: skip

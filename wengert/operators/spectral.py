@@ -129,7 +129,8 @@ def linalg_eigh(A: Inexact, UPLO: Any = "L") -> Any:
     Args:
         A: (*, n, n), Hermitian. UPLO: which triangle is read, ``"L"`` or ``"U"``.
 
-    The gradient is Hermitian. That of the eigenvectors exists where the eigenvalues differ.
+    The gradient is Hermitian. That of the eigenvectors exists where the eigenvalues differ; where two are equal it is
+    infinite or NaN, unless nothing is asked of these vectors. That of the eigenvalues is finite everywhere.
 
     Raises:
         LinAlgError: (a RuntimeError) for a matrix with infinities or NaN.

@@ -76,6 +76,13 @@ def number_as(name: str, value: Any, dtype: Any) -> Any:
     return np.asarray(int(value)).astype(dtype)
 
 
+def check_numbers(name: str, values: Any, dtype: Any) -> None:
+    """Refuse an array of numbers, one for each example, if :func:`number_as` refuses one of them."""
+    if values.size:
+        for value in (values.min(), values.max()) if values.dtype.kind != "c" else values.reshape(-1)[:1]:
+            number_as(name, np.asarray(value), dtype)
+
+
 def written(name: str, tensor: Any) -> Any:
     """Note that ``tensor`` was written by ``name`` where nothing is recorded; return it."""
     version_of(tensor).bump(name, here(2))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.shape import as_int
 from wengert.core.node import Leaf, Version
 from wengert.core.tensor import from_array, version_of
 from wengert.errors import InplaceError
@@ -25,7 +26,11 @@ class Folder:
             weakref.finalize(self, _remove, os.rmdir, self.path, os.getpid())
         else:
             self.path = os.fspath(directory)
-            os.makedirs(self.path, exist_ok=True)
+            try:
+                os.makedirs(self.path, exist_ok=True)
+            except OSError as error:
+                raise OSError(error.errno, f"save_on_disk: {self.path} cannot be made a folder ({error.strerror}); "
+                              "give another directory") from error  # fmt: skip
 
 
 def _remove(remove: Any, path: str, owner: int) -> None:
@@ -172,6 +177,7 @@ class save_on_disk(saved_tensors_hooks):  # noqa: N801 - as PyTorch's save_on_cp
     """
 
     def __init__(self, directory: Any = None, min_bytes: int = 1 << 16) -> None:
-        if not isinstance(min_bytes, int) or min_bytes < 0:
-            raise ValueError(f"min_bytes must be an int of at least 0, got {min_bytes!r}")
+        min_bytes = as_int(min_bytes, "min_bytes")
+        if min_bytes < 0:
+            raise ValueError(f"min_bytes must not be negative, got {min_bytes}")
         super().__init__(Writer(Folder(directory), min_bytes).keep, lambda kept: from_array(kept.read()))

@@ -13,7 +13,7 @@ from wengert.core.registry import ops
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, View, from_array, refresh, version_of
 from wengert.errors import InplaceError, MissingRuleError, TransformError
-from wengert.tape.function_node import Context, FunctionNode, Kept
+from wengert.tape.function_node import Context, FunctionNode
 
 __all__ = ["Function", "once_differentiable", "rebuilt"]
 
@@ -128,7 +128,11 @@ class Function:
                 output = cls.forward(*args)
                 cls.setup_context(context, args, output)
             else:
-                output = _old_style(cls, context, args)
+                try:
+                    output = cls.forward(context, *args)
+                except TypeError as error:
+                    _hint_at_style(cls, error, context, args)
+                    raise
         return _recorded(context, output, args), context
 
 
@@ -145,19 +149,15 @@ class no_recording:  # noqa: N801 - a context manager is called like a function
         thread.state.grad = self.before
 
 
-def _old_style(cls: type[Function], context: Context, args: tuple[Any, ...]) -> Any:
-    """Call a forward that takes ctx."""
+def _hint_at_style(cls: type[Function], error: TypeError, context: Context, args: tuple[Any, ...]) -> None:
+    """Add a note to an error of a forward that does not take ctx."""
     try:
-        return cls.forward(context, *args)
-    except TypeError as error:
-        try:
-            inspect.signature(cls.forward).bind(context, *args)
-        except TypeError:
-            error.add_note(
-                f"{cls.__name__} has no setup_context(ctx, inputs, output), so its forward is called with ctx first: define "
-                "setup_context, or forward(ctx, *args)"
-            )
-        raise
+        inspect.signature(cls.forward).bind(context, *args)
+    except TypeError:
+        error.add_note(
+            f"{cls.__name__} has no setup_context(ctx, inputs, output), so its forward is called with ctx first: define "
+            "setup_context, or forward(ctx, *args)"
+        )
 
 
 def _recorded(context: Context, output: Any, args: tuple[Any, ...]) -> Any:
@@ -201,10 +201,9 @@ def _apart(output: Any, args: tuple[Any, ...]) -> Any:
     """Return results in memory of their own where they are views of arguments, so that no write to these can reach them."""
     cells = [a._cell for a in args if isinstance(a, Tensor)]
     results = output if isinstance(output, tuple | list) else (output,)
-    if not any(isinstance(r, Tensor) and any(r._cell is c for c in cells) for r in results):
-        return output
-    with no_recording():
-        return rebuilt(output, [ops.clone(r) if isinstance(r, Tensor) else r for r in results])
+    return rebuilt(
+        output, [ops.clone(r) if isinstance(r, Tensor) and any(r._cell is c for c in cells) else r for r in results]
+    )
 
 
 def _check_dirty(context: Context, results: Sequence[Any]) -> None:
@@ -276,14 +275,21 @@ def _attach(
             carrier._node, carrier._view = owners[id(carrier)], _own_view(carrier._view, context.function.__name__)
 
 
-def _kept(tensor: Any, owners: dict[int, Any], args: tuple[Any, ...]) -> Kept:
-    """Return what is held of a saved tensor; a result is held without the tensor itself."""
+def _kept(tensor: Any, owners: dict[int, Any], args: tuple[Any, ...]) -> Any:
+    """Return (what is held, its version cell, the version, its node, whether it is an argument or result, which others see).
+
+    A result is held without the tensor itself; what a pack hook made of a tensor has no version.
+    """
     node = owners.get(id(tensor), tensor._node)
     if thread.state.saved_hooks:
-        return Kept(pack(tensor, thread.state), None, 0, node, False)
-    cell, is_result = version_of(tensor), id(tensor) in owners
-    shared = is_result or any(tensor is a for a in args)
-    return Kept(tensor._payload if is_result else tensor, cell, cell.count, node, shared)
+        return pack(tensor, thread.state), None, 0, node, False
+    cell = version_of(tensor)
+    if id(tensor) in owners:
+        return tensor._payload, cell, cell.count, node, True
+    shared = False
+    for a in args:
+        shared = shared or a is tensor
+    return tensor, cell, cell.count, node, shared
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:

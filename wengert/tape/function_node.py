@@ -1,7 +1,7 @@
 """What the tape keeps of a call of a user's ``Function``: its node and its context."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from wengert.core.record import Packed
 from wengert.core.tensor import INFERENCE, Tensor, from_array
 from wengert.errors import DTypeError, GraphFreedError, InplaceError
 
-__all__ = ["Context", "FunctionNode", "Kept"]
+__all__ = ["Context", "FunctionNode"]
 
 
 class FunctionNode(Node):
@@ -60,7 +60,7 @@ class FunctionNode(Node):
             cotangents = [from_array(np.zeros(*s)) if g is None and s is not None else g
                           for g, s in zip(cotangents, self.shapes, strict=True)]  # fmt: skip
         rule = context.function.reverse_rule()
-        before = [_writes(g) for g in cotangents]
+        before = [0 if g is None or g._cell is None else _writes(g) for g in cotangents]
         try:
             found = rule(context, *cotangents)
         except Exception as error:
@@ -69,18 +69,18 @@ class FunctionNode(Node):
         self._check_unwritten(cotangents, before)
         return self._checked(found if isinstance(found, tuple | list) else (found,))
 
-    def _check_unwritten(self, cotangents: list[Any], before: list[Any]) -> None:
+    def _check_unwritten(self, cotangents: list[Any], before: list[int]) -> None:
         """Refuse a backward that wrote into what it was given: others hold the same memory."""
         for g, count in zip(cotangents, before, strict=True):
-            if _writes(g) != count:
+            if g is not None and g._cell is not None and _writes(g) != count:
                 raise InplaceError(
                     f"the backward of {self.title} changed an incoming gradient in place, by "
                     f"{g._cell.first_write_after(count)}; others may use its memory: compute out of place, or clone() it"
                 )
         kept = self.context.kept
-        for item in kept if isinstance(kept, tuple) else ():
-            if item is not None and item.shared and item.cell.count != item.version:
-                raise item.changed(self.context)
+        for item in kept if type(kept) is tuple else ():
+            if item is not None and item[4] and item[1].count != item[2]:
+                raise self.context.changed(item)
 
     def _checked(self, found: Sequence[Any]) -> list[Any]:
         are_tensors = self.context.are_tensors
@@ -109,33 +109,8 @@ class FunctionNode(Node):
 
 
 def _writes(tensor: Any) -> int:
-    """Return how often a tensor's memory was written (0 for none, and in inference mode, which does not count)."""
-    cell = None if tensor is None else tensor._cell
-    return 0 if cell is None or cell is INFERENCE else int(cell.count)
-
-
-class Kept(NamedTuple):
-    """What a context holds of a saved tensor.
-
-    Attributes:
-        held: the tensor; of a result, its payload alone; or what a pack hook made of it.
-        cell, version: its version cell and the version when it was saved (None for what was packed).
-        node: its node. shared: whether it is an argument or result, which others see.
-    """
-
-    held: Any
-    cell: Any
-    version: int
-    node: Any
-    shared: bool
-
-    def changed(self, context: "Context") -> InplaceError:
-        """Return the error for a tensor that was written since it was saved."""
-        return InplaceError(
-            f"a tensor saved by {context.function.__name__} (shape {tuple(self.held.shape)}, version {self.version}, at "
-            f"{describe(context.place)}) was changed in place by {self.cell.first_write_after(self.version)}, now version "
-            f"{self.cell.count}; change it out of place or save a clone()"
-        )
+    """Return how often a tensor's memory was written; 0 in inference mode, which does not count."""
+    return 0 if tensor._cell is INFERENCE else int(tensor._cell.count)
 
 
 class Context:
@@ -207,16 +182,25 @@ class Context:
             )
         return tuple(self._unpacked(item) for item in self.kept) if self.kept else self.to_save
 
+    def changed(self, item: Any) -> InplaceError:
+        """Return the error for a tensor that was written since it was saved."""
+        held, cell, version, *_ = item
+        return InplaceError(
+            f"a tensor saved by {self.function.__name__} (shape {tuple(held.shape)}, version {version}, at "
+            f"{describe(self.place)}) was changed in place by {cell.first_write_after(version)}, now version "
+            f"{cell.count}; change it out of place or save a clone()"
+        )
+
     def _unpacked(self, item: Any) -> Any:
         if item is None:
             return None
-        held = item.held
+        held, cell, version, node, _ = item
         if isinstance(held, Packed):
             held = held.unpack(held.packed)
-        elif item.cell is not None and item.cell.count != item.version:
-            raise item.changed(self)
-        if isinstance(held, Tensor) and held._node is item.node:
+        elif cell is not None and cell.count != version:
+            raise self.changed(item)
+        if isinstance(held, Tensor) and held._node is node:
             return held
         out = from_array(held._payload if isinstance(held, Tensor) else held)
-        out._cell, out._node = item.cell, item.node
+        out._cell, out._node = cell, node
         return out

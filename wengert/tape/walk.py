@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.core.interpret import memory_of
 from wengert.core.node import Freed, Leaf, Node, OpNode, Output
 from wengert.core.place import Place, describe
 from wengert.core.record import unpack
@@ -220,7 +221,7 @@ class Walk:
 
     def _pass_on(self, node: Any, index: int, after: Any, found: Any, hooked: list[Any] | None, state: State) -> None:
         found = fitted(node, after, found)
-        if state.anomaly and state.anomaly_nan and is_plain(found) and np.isnan(found._payload).any():
+        if state.anomaly and state.anomaly_nan and np.isnan(memory_of(found)).any():
             raise anomaly(node, index)
         if hooked is not None:
             hooked[index] = found

@@ -39,9 +39,9 @@ def close(got: Any, want: Any, what: str, rtol: float = 1e-10, atol: float = 1e-
 
 
 def agree(got: float, want: float, tolerance: float, what: str, source: str) -> None:
-    """Require two numbers to agree; ``source`` says where the second is from."""
+    """Require two numbers to agree; ``what`` and ``source`` say where they are from."""
     if not abs(got - want) <= tolerance:
-        raise Failure(f"{what}: {got:.12g}, {source} {want:.12g}")
+        raise Failure(f"{what} gives {got:.12g}, {source} gives {want:.12g}")
 
 
 def dot(a: Any, b: Any) -> float:
@@ -124,8 +124,9 @@ class Case:
     def names(self) -> list[str]:
         """The name of the argument that each array belongs to."""
         args, kwargs = self.sample.arguments(plain)
-        named = [*zip(self.op.signature.names, args, strict=False), *kwargs.items()]
-        return [name for name, value in named for _ in tensors_in([value])]
+        names = self.op.signature.names  # without those that *args gathers
+        named = [(names[i] if i < len(names) else f"argument {i}", a) for i, a in enumerate(args)]
+        return [name for name, value in [*named, *kwargs.items()] for _ in tensors_in([value])]
 
     @cached_property
     def results(self) -> tuple[Tensor, ...]:

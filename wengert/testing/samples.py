@@ -4,7 +4,7 @@ A declaration's ``samples`` is a function of a :class:`Sampler`, so that importi
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,10 @@ class Sample:
     Attributes:
         wanted: the numbers of the tensors to differentiate by; None: all that hold floats.
         grad: whether derivatives are checked against differences here (False at kinks, ties and infinities).
+        layouts: whether other memory layouts give the same (False for what is defined by strides).
     """
+
+    layouts = True
 
     def __init__(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], grad: bool, seed: int, wanted: frozenset[int] | None = None
@@ -137,7 +140,9 @@ class Sampler:
 
     A tuple of ints is a random float64 tensor of that shape; ``kind`` makes it "positive", "integer", "boolean" or
     "complex", ``low`` and ``high`` bound it, ``of`` names another dtype. A list of tuples is a sequence of tensors.
-    Other values, and all keyword arguments, are passed as they are (``s.array`` makes a literal tensor).
+    ``grad`` says whether derivatives are checked, ``wrt`` by which tensors alone (their numbers);
+    ``layouts=False`` that the call depends on how memory is laid out.
+    Other values, and all other keyword arguments, are passed as they are (``s.array`` makes a literal tensor).
     """
 
     def __init__(self, name: str) -> None:
@@ -148,9 +153,12 @@ class Sampler:
 
     def __call__(
         self, *inputs: Any, kind: str = "real", low: float | None = None, high: float | None = None, of: str | None = None,
-        grad: bool = True, **params: Any,
+        grad: bool = True, wrt: Sequence[int] | None = None, layouts: bool = True, **params: Any,
     ) -> Sample:  # fmt: skip
-        return Sample(self._recipes(inputs, kind, low, high, of), params, grad, self._seed())
+        wanted = None if wrt is None else frozenset(wrt)
+        sample = Sample(self._recipes(inputs, kind, low, high, of), params, grad, self._seed(), wanted)
+        sample.layouts = layouts
+        return sample
 
     def error(
         self, error: type[Exception], match: str, *inputs: Any, kind: str = "real", of: str | None = None, **params: Any

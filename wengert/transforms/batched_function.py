@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from wengert.core.interpret import Level, entered, lifted
 from wengert.core.registry import ops
-from wengert.core.tensor import Tensor
+from wengert.core.tensor import Tensor, alias
 from wengert.tape.function import Function, rebuilt
 from wengert.tape.function_node import Context
 
@@ -70,6 +70,14 @@ def _with_batch(level: Any, value: Any) -> Any:
     return held.tensor if held.batched else ops.expand(held.tensor, (level.size, *held.shape))
 
 
+def distinct(results: list[Any]) -> tuple[Any, ...]:
+    """Return results with a tensor of its own for each: one may be marked non-differentiable, and not its double."""
+    found: list[Any] = []
+    for t in results:
+        found.append(alias(t) if isinstance(t, Tensor) and any(t is f for f in found) else t)
+    return tuple(found)
+
+
 class _Batched(Function):
     """A user's Function on a batch, recorded below the level that batches it; results have the batch in front."""
 
@@ -85,7 +93,7 @@ class _Batched(Function):
             output = made.function.forward(*given)
             results = output if isinstance(output, tuple | list) else (output,)
             cls.output = rebuilt(output, [None] * len(results))
-            return tuple(_with_batch(level, t) for t in results)
+            return distinct([_with_batch(level, t) for t in results])
 
     @classmethod
     def setup_context(cls, ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:

@@ -28,6 +28,7 @@ from wengert.errors import InplaceError
 from wengert.tape.saved import saved_tensors_hooks
 from wengert.transforms.checkpoint_ambient import Ambient
 from wengert.transforms.checkpoint_report import Leaves, OperatorLog, Origin, Run, check_saved, fact_of
+from wengert.transforms.control_check import check_callable
 
 __all__ = [
     "checkpoint",
@@ -341,6 +342,7 @@ def checkpoint(
         early_stop: leave the recomputation as soon as everything wanted is computed.
 
     Raises:
+        TypeError: for something that is no function, or a ``context_fn`` that returns no two contexts.
         ValueError: for ``use_reentrant=True`` or an unknown ``determinism_check``.
         CheckpointError: in backward, if the function did something else when it was computed again.
         InplaceError: in backward, if an argument or a leaf it uses was changed in place since.
@@ -353,6 +355,7 @@ def checkpoint(
         >>> x.grad
         tensor([1.0000, 1.2534])
     """
+    check_callable("checkpoint", function=function, context_fn=context_fn)
     if use_reentrant:
         raise ValueError(
             "checkpoint(use_reentrant=True) is not supported: the reentrant variant runs a backward inside backward and loses "
@@ -367,7 +370,11 @@ def checkpoint(
         debug if _settings.debug is None else _settings.debug,
         early_stop if _settings.early_stop is None else _settings.early_stop,
     )
-    forward, again = context_fn()
+    contexts = context_fn()
+    if not isinstance(contexts, tuple | list) or len(contexts) != 2:
+        given = type(contexts).__name__
+        raise TypeError(f"checkpoint(): context_fn must return two contexts, for the forward and the recomputation, got {given}")
+    forward, again = contexts
     region = Region(function, args, kwargs, options, preserve_rng_state, again)
     result = region  # nothing a function could return
     with saved_tensors_hooks(region.pack, region.unpack), forward, _logging(region.run.log):

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from wengert.array.shape import as_int
 from wengert.transforms.checkpoint import checkpoint
+from wengert.transforms.control_check import check_callable
 
 __all__ = ["checkpoint_sequential"]
 
@@ -27,6 +29,7 @@ def checkpoint_sequential(
         use_reentrant, kwargs: as :func:`checkpoint` takes them (``preserve_rng_state``, ``context_fn`` …).
 
     Raises:
+        TypeError: for something else than functions, or a number of segments that is no int.
         ValueError: if there are fewer functions than segments, or for an unknown option.
 
     Example:
@@ -36,8 +39,13 @@ def checkpoint_sequential(
         >>> checkpoint_sequential(net, 2, wg.ones(2, 3)).shape
         wengert.Size([2, 3])
     """
+    if not isinstance(functions, Iterable):
+        raise TypeError(f"functions must be a Sequential or a list of functions, got {type(functions).__name__}")
     chain = list(functions)
-    if not 1 <= segments <= max(1, len(chain)):
+    for i, function in enumerate(chain):
+        check_callable("checkpoint_sequential", **{f"functions[{i}]": function})
+    segments = as_int(segments, "segments")
+    if not 1 <= segments <= len(chain):
         raise ValueError(f"segments must be from 1 to the number of functions, {len(chain)}; got {segments}")
     unknown = kwargs.keys() - {"preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"}
     if unknown:

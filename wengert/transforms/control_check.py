@@ -112,7 +112,7 @@ def captured(function: Any) -> dict[str, Any]:
 
 
 class Watch:
-    """Notices in-place writes to tensors that a body was given or refers to.
+    """Notices in-place writes to tensors that a user's function was given or refers to.
 
     Only version counters are compared, so that it costs next to nothing: what modules and containers hold is not seen,
     and nothing is in inference mode.
@@ -136,7 +136,7 @@ class Watch:
             if _version(value) != version:
                 raise InplaceError(
                     f"{what} changed {name} (shape {tuple(value.shape)}) in place, by "
-                    f"{value._cell.first_write_after(version)}; a body of control flow only computes: change it out of "
+                    f"{value._cell.first_write_after(version)}; it may only compute: change it out of "
                     f"place and return it, or change a clone()"
                 )
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wengert import tree
-from wengert.array.shape import axis_of
+from wengert.array.shape import as_int, axis_of
 from wengert.core.apply import as_tensor
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
@@ -190,7 +190,7 @@ def _tensor(leaf: Any) -> Any:
         return leaf
     if not isinstance(leaf, bool | int | float | complex | np.generic | np.ndarray):
         kind = type(leaf).__name__
-        raise TypeError(f"the leaves of a carry and of an output must be tensors, numbers or None, got {kind}")
+        raise TypeError(f"scan() and map(): the leaves of a carry and of an output must be tensors, numbers or None, got {kind}")
     return as_tensor(leaf)
 
 
@@ -224,8 +224,10 @@ def _count(name: str, leaves: list[Any], paths: list[str], length: int | None, d
     Raises:
         TypeError, ValueError: if nothing says it. ShapeError: if the sizes or the length contradict each other.
     """
-    if length is not None and (isinstance(length, bool) or not isinstance(length, int) or length < 0):
-        raise ValueError(f"{name}(): length must be a number of steps, got {length!r}")
+    if length is not None:
+        length = as_int(length, f"{name}(): length")
+        if length < 0:
+            raise ValueError(f"{name}(): length must not be negative, got {length}")
     said = "length" if length is not None else ""
     for path, leaf in zip(paths, leaves, strict=True):
         if leaf is None:
@@ -241,7 +243,8 @@ def _count(name: str, leaves: list[Any], paths: list[str], length: int | None, d
         if length is None:
             length, said = leaf.shape[dim], f"that of {where}"
     if length is None:
-        raise ValueError(f"{name}(): xs has no tensors, so that nothing says the number of steps; give length")
+        raise ValueError(f"{name}(): xs has no tensors, so that nothing says the number of steps"
+                         f"{'; give length' if name == 'scan' else ''}")  # fmt: skip
     return length
 
 
@@ -249,6 +252,7 @@ def _segment(name: str, checkpoint: bool | int, count: int) -> int | None:
     """Return the length of a segment that is run again in backward, or None for none."""
     if isinstance(checkpoint, bool):
         return math.isqrt(count - 1) + 1 if checkpoint else None
-    if not isinstance(checkpoint, int) or checkpoint < 1:
+    size = as_int(checkpoint, f"{name}(): checkpoint, if it is neither True nor False,")
+    if size < 1:
         raise ValueError(f"{name}(): checkpoint must be True, False or the length of a segment, got {checkpoint!r}")
-    return checkpoint
+    return size

@@ -3,16 +3,19 @@
 They are :class:`wengert.autograd.Function` with trees for arguments, and have its transforms: any of them nests.
 """
 
+import threading
 from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
 
 from wengert import tree
+from wengert.core.interpret import highest
 from wengert.core.registry import ops
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, alias
 from wengert.errors import DeclarationError, MissingRuleError
 from wengert.tape.function import Function
+from wengert.transforms.dual import DualLevel
 from wengert.transforms.pushforward import jvp
 from wengert.transforms.reverse import vjp
 
@@ -35,11 +38,16 @@ class Structured:
 
     Attributes:
         fun: the function. nondiff_argnums: positions of arguments that are no tensors and go to the rules as they are.
+        name: its name. function: the Function that stands for it on the tape, of that name.
     """
+
+    base: type[Function]
 
     def __init__(self, fun: Callable[..., Any], nondiff_argnums: tuple[int, ...] = ()) -> None:
         self.fun, self.nondiff_argnums = fun, tuple(nondiff_argnums)
         update_wrapper(self, fun)  # type: ignore[arg-type]
+        self.name = getattr(fun, "__name__", type(fun).__name__)
+        self.function: Any = type(self.name, (self.base,), {})
 
     def split(self, args: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
         """Return (arguments that are not differentiated, the others)."""
@@ -51,43 +59,6 @@ class Structured:
         left, right = iter(static), iter(others)
         total = len(static) + len(others)
         return tuple(next(left) if i in self.nondiff_argnums else next(right) for i in range(total))
-
-
-class custom_vjp(Structured):  # noqa: N801 - a decorator
-    """Decorate a function with a reverse rule of its own.
-
-    ``defvjp(fwd, bwd)`` gives the rule: ``fwd(*args)`` returns (output, residuals), ``bwd(residuals, cotangent)`` a tuple
-    with one cotangent per argument (a tree like it, or None for zero). With ``nondiff_argnums`` these arguments come first
-    in ``bwd``. Forward mode through it is refused: give ``custom_jvp`` for both.
-
-    Raises:
-        DeclarationError: if it is differentiated before a rule was given.
-
-    Example:
-        >>> import wengert as wg
-        >>> @wg.func.custom_vjp
-        ... def clipped(x):
-        ...     return x * 1
-        >>> clipped.defvjp(lambda x: (x * 1, None), lambda _, g: (g.clamp(-1, 1),))
-        >>> wg.func.grad(lambda x: clipped(x) * 5)(wg.tensor(2.0))
-        tensor(1.)
-    """
-
-    fwd: Callable[..., Any] | None = None
-    bwd: Callable[..., Any] | None = None
-
-    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
-        """Give the rule."""
-        self.fwd, self.bwd = fwd, bwd
-
-    def __call__(self, *args: Any) -> Any:
-        if self.fwd is None:
-            raise DeclarationError(f"custom_vjp: {self.fun.__name__} was called before defvjp(fwd, bwd) gave its rule")
-        static, others = self.split(args)
-        leaves, spec = tree.flatten(others)
-        call = _Call(self, static, spec, any(isinstance(v, Tensor) and v.requires_grad for v in leaves))
-        found = _ReverseRule.apply(call, *leaves)
-        return tree.unflatten(found[: call.outputs.count], call.outputs)
 
 
 class _Call:
@@ -108,7 +79,17 @@ class _Call:
 
     def forward(self, leaves: Any) -> tuple[list[Any], list[Any]]:
         """Return the leaves of the output and of the residuals."""
-        output, residuals = self.rule.fwd(*self.rule.joined(self.static, tree.unflatten(leaves, self.spec)))
+        running = self.rule.running
+        before, running.fwd = getattr(running, "fwd", False), True
+        try:
+            found = self.rule.fwd(*self.rule.joined(self.static, tree.unflatten(leaves, self.spec)))
+        finally:
+            running.fwd = before
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise TypeError(
+                f"custom_vjp: fwd of {self.rule.name} must return a pair (output, residuals), got {type(found).__name__}"
+            )
+        output, residuals = found
         outputs, self.outputs = tree.flatten(output)
         kept, self.residuals = tree.flatten(residuals)
         self.plain = [None if isinstance(k, Tensor) else (k,) for k in kept]
@@ -156,7 +137,7 @@ class _ReverseRule(Function):
         call = ctx.call
         if not call.recorded:
             raise MissingRuleError(
-                f"custom_vjp: {call.rule.fun.__name__} has a reverse rule alone, so it cannot be used in forward mode; give "
+                f"custom_vjp: {call.rule.name} has a reverse rule alone, so it cannot be used in forward mode; give "
                 "it a custom_jvp, which serves both"
             )
         leaves, _ = _split(ctx)
@@ -171,6 +152,11 @@ class _ReverseRule(Function):
         return jvp(moved, tuple(leaves[i] for i in places), tuple(grad_inputs[1 + i] for i in places))[1]
 
 
+def _is_pushed(leaves: list[Any]) -> bool:
+    """True if arguments are dual numbers of the innermost level."""
+    return isinstance(highest(v for v in leaves if isinstance(v, Tensor)), DualLevel)
+
+
 def _split(ctx: Any) -> tuple[list[Any], list[Any]]:
     """Return (the arguments, the tensors saved besides)."""
     saved = list(ctx.saved_tensors)
@@ -180,7 +166,7 @@ def _split(ctx: Any) -> tuple[list[Any], list[Any]]:
 
 
 def _flat_cotangents(rule: Any, found: Any, spec: Any) -> list[Any]:
-    name = rule.fun.__name__
+    name = rule.name
     if not isinstance(found, tuple | list) or len(found) != len(spec.children):
         got = f"{len(found)} cotangents" if isinstance(found, tuple | list) else type(found).__name__
         raise TypeError(f"custom_vjp: bwd of {name} must return a tuple of {len(spec.children)} cotangents, got {got}")
@@ -192,43 +178,48 @@ def _flat_cotangents(rule: Any, found: Any, spec: Any) -> list[Any]:
     return flat
 
 
-class custom_jvp(Structured):  # noqa: N801 - a decorator
-    """Decorate a function with a forward rule of its own; reverse mode follows, as the transpose of the rule.
+class custom_vjp(Structured):  # noqa: N801 - a decorator
+    """Decorate a function with a reverse rule of its own.
 
-    ``defjvp(rule)`` gives it: ``rule(primals, tangents)`` returns (output, output tangent) and must be linear in the
-    tangents (tuples like the arguments). With ``nondiff_argnums`` these arguments come first.
+    ``defvjp(fwd, bwd)`` gives the rule: ``fwd(*args)`` returns (output, residuals), ``bwd(residuals, cotangent)`` a tuple
+    with one cotangent per argument (a tree like it, or None for zero). With ``nondiff_argnums`` these arguments come first
+    in ``bwd``. Forward mode through it is refused: give ``custom_jvp`` for both.
 
     Raises:
-        DeclarationError: if it is called before a rule was given.
+        DeclarationError: if it is differentiated before a rule was given.
 
     Example:
         >>> import wengert as wg
-        >>> @wg.func.custom_jvp
-        ... def f(x):
-        ...     return x.log1p()
-        >>> @f.defjvp
-        ... def rule(primals, tangents):
-        ...     (x,), (t,) = primals, tangents
-        ...     return f(x), t / (1 + x)
-        >>> wg.func.grad(f)(wg.tensor(1.0))
-        tensor(0.5000)
+        >>> @wg.func.custom_vjp
+        ... def clipped(x):
+        ...     return x * 1
+        >>> clipped.defvjp(lambda x: (x * 1, None), lambda _, g: (g.clamp(-1, 1),))
+        >>> wg.func.grad(lambda x: clipped(x) * 5)(wg.tensor(2.0))
+        tensor(1.)
     """
 
-    rule: Callable[..., Any] | None = None
+    fwd: Callable[..., Any] | None = None
+    bwd: Callable[..., Any] | None = None
+    base = _ReverseRule
 
-    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Give the rule; return it, so that this decorates."""
-        self.rule = rule
-        return rule
+    def __init__(self, fun: Callable[..., Any], nondiff_argnums: tuple[int, ...] = ()) -> None:
+        super().__init__(fun, nondiff_argnums)
+        self.running = threading.local()  # whether this thread is inside fwd
+
+    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
+        """Give the rule."""
+        self.fwd, self.bwd = fwd, bwd
 
     def __call__(self, *args: Any) -> Any:
-        if self.rule is None:
-            raise DeclarationError(f"custom_jvp: {self.fun.__name__} was called before defjvp gave its rule")
+        if self.fwd is None:
+            raise DeclarationError(f"custom_vjp: {self.name} was called before defvjp(fwd, bwd) gave its rule")
         static, others = self.split(args)
         leaves, spec = tree.flatten(others)
-        holder: dict[str, Any] = {}
-        found = _ForwardRule.apply(self, static, spec, holder, *leaves)
-        return tree.unflatten(found, holder["outputs"])
+        if getattr(self.running, "fwd", False) and (not thread.state.grad or _is_pushed(leaves)):
+            return self.fun(*args)  # fwd calls the function it belongs to
+        call = _Call(self, static, spec, any(isinstance(v, Tensor) and v.requires_grad for v in leaves))
+        found = self.function.apply(call, *leaves)
+        return tree.unflatten(found[: call.outputs.count], call.outputs)
 
 
 class _ForwardRule(Function):
@@ -281,10 +272,55 @@ def _pushed(rule: Any, static: Any, spec: Any, leaves: list[Any], tangents: Any)
     primals = tuple(tree.unflatten(leaves, spec))
     found = rule.rule(*static, primals, tuple(tree.unflatten(filled, spec)))
     if not isinstance(found, tuple) or len(found) != 2:
-        raise TypeError(f"custom_jvp: the rule of {rule.fun.__name__} must return a pair (output, tangent)")
-    return tuple(
-        tree.flatten_up_to(tree.structure(found[0]), found[1], f"custom_jvp: the tangent of {rule.fun.__name__}")
-    )
+        raise TypeError(f"custom_jvp: the rule of {rule.name} must return a pair (output, tangent)")
+    outputs, out_spec = tree.flatten(found[0])
+    pushed = tree.flatten_up_to(out_spec, found[1], f"custom_jvp: the tangent of {rule.name}")
+    for t in pushed:
+        if t is not None and not isinstance(t, Tensor):
+            raise TypeError(
+                f"custom_jvp: the rule of {rule.name} must give tensors as tangents, got {type(t).__name__}"
+            )
+    return tuple(ops.zeros_like(o) if t is None else t for o, t in zip(outputs, pushed, strict=True))
+
+
+class custom_jvp(Structured):  # noqa: N801 - a decorator
+    """Decorate a function with a forward rule of its own; reverse mode follows, as the transpose of the rule.
+
+    ``defjvp(rule)`` gives it: ``rule(primals, tangents)`` returns (output, output tangent) and must be linear in the
+    tangents (tuples like the arguments). With ``nondiff_argnums`` these arguments come first.
+
+    Raises:
+        DeclarationError: if it is called before a rule was given.
+
+    Example:
+        >>> import wengert as wg
+        >>> @wg.func.custom_jvp
+        ... def f(x):
+        ...     return x.log1p()
+        >>> @f.defjvp
+        ... def rule(primals, tangents):
+        ...     (x,), (t,) = primals, tangents
+        ...     return f(x), t / (1 + x)
+        >>> wg.func.grad(f)(wg.tensor(1.0))
+        tensor(0.5000)
+    """
+
+    rule: Callable[..., Any] | None = None
+    base = _ForwardRule
+
+    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Give the rule; return it, so that this decorates."""
+        self.rule = rule
+        return rule
+
+    def __call__(self, *args: Any) -> Any:
+        if self.rule is None:
+            raise DeclarationError(f"custom_jvp: {self.name} was called before defjvp gave its rule")
+        static, others = self.split(args)
+        leaves, spec = tree.flatten(others)
+        holder: dict[str, Any] = {}
+        found = self.function.apply(self, static, spec, holder, *leaves)
+        return tree.unflatten(found, holder["outputs"])
 
 
 def straight_through(forward: Callable[[Any], Any]) -> Callable[[Any], Any]:

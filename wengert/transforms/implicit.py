@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from wengert import tree
-from wengert.core.apply import as_tensor
+from wengert.array.shape import as_int
 from wengert.core.interpret import entered, level_of, lifted, top
 from wengert.core.registry import ops
 from wengert.core.state import thread
-from wengert.errors import TransformError
-from wengert.tape.modes import no_grad
+from wengert.core.tensor import Tensor
+from wengert.errors import ShapeError, TransformError
+from wengert.tape.modes import inference_mode, no_grad
 from wengert.transforms.batching import BatchLevel
+from wengert.transforms.control_check import check_callable
 from wengert.transforms.dual import DualLevel, unwrapped
 from wengert.transforms.linear_solvers import LinearSolver, Matvec, linear_solver
 from wengert.transforms.local import Link, attach, concrete, constant, link, node_of, variable
@@ -60,7 +61,8 @@ def root(
         tol: the largest residual in magnitude that counts as zero; by default ``eps ** (2 / 3)`` of the dtype.
         max_steps: the most steps of the solver.
         linear_solver: for the derivative: "dense", "gmres", "bicgstab", "auto" (by the number of unknowns), or a
-            function ``(matvec, b) -> u`` that solves ``matvec(u) = b``.
+            function ``(matvec, b) -> u`` that solves ``matvec(u) = b``; its answer is taken as it is, so that an
+            approximation gives an approximate derivative.
 
     Raises:
         RuntimeError: if the solver does not converge, or (in the derivative) the Jacobian is singular.
@@ -117,9 +119,10 @@ def _solve(
     name: str, fn: Callable[..., Any], init: Any, params: tuple[Any, ...], chosen: tuple[Any, dict[str, Any]],
     limits: tuple[float | None, int], linear: Any, equation: Callable[[Any, Any], Any],
 ) -> Any:  # fmt: skip
-    start = tree.map(as_tensor, init)
-    packing = Packing(start, "init")
-    x = ops.clone(constant(packing.pack(start)))
+    check_callable(name, **{"residual" if name == "root" else "f": fn})
+    packing = Packing(init, "init")
+    with inference_mode(False), no_grad():
+        x = ops.clone(constant(packing.packed()))
     goal = Goal(name, *_limits(name, x, *limits))
     solver, named = chosen
 
@@ -150,17 +153,25 @@ def _limits(name: str, x: Any, tol: float | None, max_steps: int) -> tuple[float
     """Return the checked tolerance and number of steps."""
     if tol is None:
         tol = float(np.finfo(x._payload.dtype).eps) ** (2 / 3)
+    if not hasattr(tol, "__float__"):
+        raise TypeError(f"{name}(): tol must be a number, got {tol!r}")
     if not tol > 0:
         raise ValueError(f"{name}(): tol must be positive, got {tol}")
-    if isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1:
-        raise ValueError(f"{name}(): max_steps must be a positive integer, got {max_steps!r}")
-    return tol, max_steps
+    max_steps = as_int(max_steps, f"{name}(): max_steps")
+    if max_steps < 1:
+        raise ValueError(f"{name}(): max_steps must be positive, got {max_steps}")
+    return float(tol), max_steps
 
 
 def differentiable_root(label: str, fn: Fn, x: Any, find: Callable[[Fn, Any], Any], solver: LinearSolver) -> Any:
     """Return the root of ``fn`` that ``find(fn, x)`` finds, as a function of all that ``fn`` reads."""
-    with no_grad():
-        found = constant(find(fn, _at_level_of(fn, x)))
+    with inference_mode(False), no_grad():  # a solver may take derivatives itself
+        found = find(fn, _at_level_of(fn, x))
+        if not isinstance(found, Tensor):
+            raise TypeError(f"{label}: the solver must return a tensor, got {type(found).__name__}")
+        if found.shape != x.shape:
+            raise ShapeError(f"{label}: the solver returned shape {tuple(found.shape)} for an unknown of {tuple(x.shape)}")
+        found = constant(found)
     return _attached(label, fn, found, solver) if thread.state.grad or top() is not None else found
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -84,8 +85,8 @@ def inner(a: Any, b: Any) -> float:
 
 
 def norm(a: Any) -> float:
-    """Return the Euclidean norm as a number."""
-    return math.sqrt(inner(a, a))
+    """Return the Euclidean norm as a number (under vmap that of all examples together)."""
+    return float(np.linalg.norm(concrete(a).astype(np.float64, copy=False).ravel()))
 
 
 def default_rtol(b: Any) -> float:
@@ -93,6 +94,26 @@ def default_rtol(b: Any) -> float:
     return float(np.finfo(b._payload.dtype).eps) ** 0.75
 
 
+def scaled(solve: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an iterative solver that is given right-hand sides of magnitude 1 alone, those of vmap's examples each.
+
+    So norms neither overflow nor vanish, and no example hides another. One that is not finite has the solution NaN.
+    """
+
+    @wraps(solve)
+    def whole(matvec: Matvec, b: Any, *args: Any, **options: Any) -> Any:
+        if not b._payload.size:
+            return b
+        size = ops.amax(ops.abs(b))
+        finite = ops.isfinite(size)
+        unit = ops.where(ops.logical_and(finite, size > 0), size, ops.ones_like(size))
+        u = solve(matvec, ops.where(finite, b / unit, ops.zeros_like(b)), *args, **options)
+        return u * ops.where(finite, unit, ops.full_like(unit, math.nan))
+
+    return whole
+
+
+@scaled
 def gmres(matvec: Matvec, b: Any, rtol: float | None = None, restart: int = 50, max_restarts: int = 20) -> Any:
     """Solve by restarted GMRES (Saad & Schultz 1986), Arnoldi with modified Gram-Schmidt and Givens rotations.
 
@@ -108,7 +129,7 @@ def gmres(matvec: Matvec, b: Any, rtol: float | None = None, restart: int = 50, 
     for _ in range(max_restarts):
         if residual <= goal:
             return u
-        u = ops.add(u, _arnoldi_cycle(matvec, r, residual, goal, min(restart, b._payload.size)))
+        u = ops.add(u, _arnoldi_cycle(matvec, r, residual, goal, restart))
         r = b - matvec(u)
         residual = norm(r)
     if residual <= goal:
@@ -121,7 +142,7 @@ def _arnoldi_cycle(matvec: Matvec, r: Any, beta: float, goal: float, size: int) 
     basis = [r * (1 / beta)]
     H, right = np.zeros((size + 1, size)), np.zeros(size + 1)
     rotations = np.zeros((size, 2))
-    right[0], k = beta, 0
+    right[0], k, smallest = beta, 0, 32 * np.finfo(r._payload.dtype).eps
     for k in range(size):
         w = matvec(basis[k])
         for i, q in enumerate(basis):
@@ -136,7 +157,7 @@ def _arnoldi_cycle(matvec: Matvec, r: Any, beta: float, goal: float, size: int) 
             break
         c, s = rotations[k] = H[k, k] / length, height / length
         H[k, k], right[k], right[k + 1] = length, c * right[k], -s * right[k]
-        if abs(right[k + 1]) <= goal or height <= 1e-14 * length:
+        if abs(right[k + 1]) <= goal or height <= smallest * length:
             break
         basis.append(w * (1 / height))
     weights = np.linalg.solve(H[: k + 1, : k + 1], right[: k + 1])
@@ -146,6 +167,7 @@ def _arnoldi_cycle(matvec: Matvec, r: Any, beta: float, goal: float, size: int) 
     return total
 
 
+@scaled
 def bicgstab(matvec: Matvec, b: Any, rtol: float | None = None, max_steps: int = 1000) -> Any:
     """Solve by BiCGSTAB (van der Vorst 1992): like GMRES, in the memory of a few vectors.
 

@@ -23,7 +23,7 @@ from wengert.tape.lane import GRADIENT, LEFT, ZERO, drain, wrapped
 from wengert.tape.modes import enable_grad
 from wengert.tape.walk import Walk
 
-__all__ = ["Key", "Link", "Local", "attach", "concrete", "constant", "key_of", "link", "node_of", "variable"]
+__all__ = ["Key", "Link", "Local", "attach", "concrete", "constant", "is_plain", "key_of", "link", "node_of", "variable"]
 
 Pull = Callable[[list[Any], list[Any]], Sequence[Any]]
 
@@ -33,10 +33,14 @@ def node_of(tensor: Any) -> Node | None:
     return tensor._node if tensor._view is None else refresh(tensor)
 
 
+def is_plain(tensor: Any) -> bool:
+    """True for a tensor without history that belongs to no transform: nothing is lost by computing with its array."""
+    return type(tensor._payload) is np.ndarray and node_of(tensor) is None
+
+
 def constant(tensor: Any) -> Any:
     """Return the tensor's values without history and tangents."""
-    plain = type(tensor._payload) is np.ndarray and node_of(tensor) is None
-    return tensor if plain else ops.detach(tensor)
+    return tensor if is_plain(tensor) else ops.detach(tensor)
 
 
 def variable(tensor: Any) -> Any:

@@ -5,18 +5,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wengert import tree
 from wengert.array.dtype import float64
-from wengert.core.apply import as_tensor
 from wengert.core.interpret import level_of
 from wengert.core.registry import ops
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array
+from wengert.transforms.control_check import Watch, check_callable
 from wengert.transforms.local import constant, node_of
 from wengert.transforms.ode_adaptive import Control
 from wengert.transforms.ode_adjoint import continuous
 from wengert.transforms.ode_dense import DenseSolution
-from wengert.transforms.ode_events import Watch, differentiable_event
+from wengert.transforms.ode_events import EventWatch, differentiable_event
 from wengert.transforms.ode_integrate import Problem, integrate
 from wengert.transforms.ode_replay import checkpointed
 from wengert.transforms.ode_steps import METHODS, Rhs, runge_kutta
@@ -88,29 +87,40 @@ def odeint(
         >>> rate.grad  # -2 exp(-2 · 0.5)
         tensor(-0.7358, dtype=wengert.float64)
     """
-    packing = Packing(tree.map(as_tensor, y0), "y0")
-    y = packing.pack(tree.map(as_tensor, y0))
+    check_callable("odeint", func=func, **({} if event is None else {"event": event}))
+    packing = Packing(y0, "y0")
+    y = packing.packed()
     times = t if isinstance(t, Tensor) else from_array(np.asarray(t, np.float64))
     values = checked_times(times)
-    control = checked_control(method, packing, rtol, atol, max_steps, first_step, step_size, num_steps)
-    problem = Problem(right_hand_side(func, args, packing, times.dtype), METHODS[method], control)
-    if adjoint not in ADJOINTS:
-        raise ValueError(f"odeint(): adjoint {adjoint!r} is unknown; choose one of {', '.join(map(repr, ADJOINTS))}")
+    control = checked_control(packing, rtol, atol, max_steps, first_step, step_size, num_steps)
+    problem = Problem(right_hand_side(func, args, packing, times.dtype), named("method", method, METHODS), control)
+    integrated = named("adjoint", adjoint, ADJOINTS)
     moving = level_of(times) is not None or (node_of(times) is not None and thread.state.grad)
     y_start = moved(problem, times[0], y, constant(times)[0] - times[0]) if moving else y
     if dense:
         return dense_solution(problem, y_start, values, packing, event, adjoint)
     if event is not None:
-        return event_solution(problem, event, packing, times, y, y_start, values, adjoint)
-    states, _ = ADJOINTS[adjoint](problem, y_start, values)
+        return event_solution(problem, event, packing, times, y, y_start, values, integrated)
+    states, _ = integrated(problem, y_start, values)
     return packing.unpack_many(at_moving_times(problem, times, y, states) if moving else states)
 
 
 def right_hand_side(func: Callable[..., Any], args: tuple[Any, ...], packing: Packing, dtype: Any) -> Rhs:
-    """Return the user's function on packed states; its time is a tensor."""
+    """Return the user's function on packed states; its time is a tensor.
+
+    Raises:
+        InplaceError: if the function changes in place the state that it is given, or what it returned the time before.
+    """
+    last = Watch((), ())
 
     def rhs(t: Any, y: Any) -> Any:
-        return packing.pack(func(time_tensor(t, dtype), packing.unpack(y), *args))
+        nonlocal last
+        given = Watch(("the state y",), (y,))
+        slope = packing.pack(func(time_tensor(t, dtype), packing.unpack(y), *args))
+        for seen in (given, last):
+            seen.check("odeint(): func")
+        last = Watch(("what it returned the time before",), (slope,))
+        return slope
 
     return rhs
 
@@ -147,17 +157,26 @@ def checked_times(t: Any) -> list[float]:
     return values.tolist()
 
 
+def named(what: str, given: Any, table: dict[str, Any]) -> Any:
+    """Return what a name stands for.
+
+    Raises:
+        ValueError: for an unknown name.
+    """
+    if not isinstance(given, str) or given not in table:
+        raise ValueError(f"odeint(): {what} {given!r} is unknown; choose one of {', '.join(map(repr, table))}")
+    return table[given]
+
+
 def checked_control(
-    method: str, packing: Packing, rtol: float | None, atol: float | None, max_steps: int, first_step: float | None,
+    packing: Packing, rtol: float | None, atol: float | None, max_steps: int, first_step: float | None,
     step_size: float | None, num_steps: int | None,
 ) -> Control:  # fmt: skip
     """Return the step control that was asked for.
 
     Raises:
-        ValueError: for an unknown method or a number that is not positive.
+        TypeError: for something else than a number. ValueError: for a number that is not positive.
     """
-    if method not in METHODS:
-        raise ValueError(f"odeint(): method {method!r} is unknown; choose one of {', '.join(map(repr, METHODS))}")
     usual = (1e-7, 1e-9) if packing.dtype is float64 else (1e-5, 1e-6)
     rtol, atol = usual[0] if rtol is None else rtol, usual[1] if atol is None else atol
     given = {
@@ -167,6 +186,10 @@ def checked_control(
         "step_size": step_size,
         "num_steps": num_steps,
     }
+    for name, value in {"rtol": rtol, **given}.items():
+        kind = int if name in ("max_steps", "num_steps") else float
+        if value is not None and not hasattr(value, "__index__" if kind is int else "__float__"):
+            raise TypeError(f"odeint(): {name} must be {'an int' if kind is int else 'a number'}, got {value!r}")
     for name, value in given.items():
         if value is not None and not value > 0:
             raise ValueError(f"odeint(): {name} must be positive, got {value}")
@@ -174,7 +197,7 @@ def checked_control(
         raise ValueError(f"odeint(): rtol must not be negative, got {rtol}")
     if step_size is not None and num_steps is not None:
         raise ValueError("odeint(): step_size and num_steps exclude each other")
-    return Control(rtol, atol, max_steps, first_step, step_size, num_steps)
+    return Control(float(rtol), float(atol), max_steps, first_step, step_size, num_steps)
 
 
 # ---- times that are differentiated by
@@ -207,25 +230,20 @@ def dense_solution(
         raise ValueError(f"odeint(): dense=True needs adjoint='discrete', got {adjoint!r}: only that knows all steps")
     if len(times) < 2:
         raise ValueError("odeint(): dense=True needs at least two times")
-    steps = [
-        step if step.slope_at_end is not None
-        else step._replace(slope_at_end=problem.rhs(step.t + step.h, step.end))
-        for step in problem.steps(y, times)
-    ]  # fmt: skip
-    return DenseSolution(problem.method, steps, packing)
+    return DenseSolution(problem.method, [step.with_end(problem.rhs) for step in problem.steps(y, times)], packing)
 
 
 def event_solution(
     problem: Problem, event: Callable[[Any, Any], Any], packing: Packing, times: Any, y: Any, y_start: Any,
-    values: list[float], adjoint: str,
+    values: list[float], integrated: Callable[..., Any],
 ) -> EventSolution:  # fmt: skip
     """Integrate to the event and return it with derivatives."""
 
     def packed_event(t: Any, y: Any) -> Any:
         return event(time_tensor(t, times.dtype), packing.unpack(y))
 
-    watch = Watch(packed_event, problem.method, problem.rhs, problem.control.atol)
-    states, arrival = ADJOINTS[adjoint](problem, y_start, values, watch)
+    watch = EventWatch(packed_event, problem.method, problem.rhs, problem.control.atol)
+    states, arrival = integrated(problem, y_start, values, watch)
     if y_start is not y:
         states = at_moving_times(problem, times, y, states)
     ys = packing.unpack_many(states)

@@ -5,6 +5,7 @@ The sizes are numbers: a derivative takes them as constants.
 
 import math
 from collections.abc import Iterator
+from functools import reduce
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -40,17 +41,27 @@ class Control(NamedTuple):
 
     def size(self, error: Any, *states: Any) -> float:
         """Return an error as a fraction of what is allowed, in the root mean square (under vmap the largest of all)."""
-        magnitude = ops.abs(states[0])
-        for state in states[1:]:
-            magnitude = ops.maximum(magnitude, ops.abs(state))
-        ratio = concrete(error / (magnitude * self.rtol + self.atol))
-        if self.measured is not None:
-            ratio = ratio[..., : self.measured]
-        dims = tuple(range(-error.ndim, 0))
-        return math.sqrt(float((ratio * ratio).mean(dims).max()))
+        if not error._payload.size:
+            return 0.0
+        found, *values = aligned(error, *states)
+        with np.errstate(all="ignore"):  # what is not finite makes the step smaller
+            ratio = found / (reduce(np.maximum, map(np.abs, values)) * self.rtol + self.atol)
+            if self.measured is not None:
+                ratio = ratio[..., : self.measured]
+            count = math.prod(ratio.shape[ratio.ndim - error.ndim :])
+            ratio = ratio.reshape(-1, count)
+            return math.sqrt(float(np.vecdot(ratio, ratio).max()) / count)
 
 
-def equal_steps(method: Tableau, rhs: Rhs, y: Any, times: list[float], control: Control, dense: bool) -> Iterator[Step]:
+def aligned(*tensors: Any) -> list[Any]:
+    """Return the numbers of tensors of one shape as arrays of one shape: under vmap all examples of each stand in front."""
+    if all(type(t._payload) is np.ndarray for t in tensors):
+        return [t._payload for t in tensors]
+    joint = concrete(ops.stack(tensors, -1))
+    return [joint[..., i] for i in range(len(tensors))]
+
+
+def equal_steps(method: Tableau, rhs: Rhs, y: Any, times: list[float], control: Control) -> Iterator[Step]:
     """Yield equal steps between each two times.
 
     Raises:
@@ -60,20 +71,19 @@ def equal_steps(method: Tableau, rhs: Rhs, y: Any, times: list[float], control: 
     for start, stop in pairwise(times):
         count = control.num_steps or 1
         if control.step_size is not None:
-            count = max(1, math.ceil(abs(stop - start) / control.step_size - 1e-9))
+            wanted = abs(stop - start) / control.step_size - 1e-9
+            count = max(1, math.ceil(min(wanted, control.max_steps + 1)))
         h = (stop - start) / count
         taken += count
         if taken > control.max_steps:
-            raise RuntimeError(f"odeint(): from t = {times[0]:g} to {stop:g} needs {taken} steps of {abs(h):.3g}, more than "
-                               f"max_steps = {control.max_steps}")  # fmt: skip
+            raise RuntimeError(f"odeint(): from t = {times[0]:g} to {stop:g} needs more than max_steps = {control.max_steps} "
+                               f"steps of {control.step_size or abs(h):.3g}; raise max_steps, or take larger steps")  # fmt: skip
         for i in range(count):
             t = start + i * h
             step = runge_kutta(method, rhs, t, y, (stop if i == count - 1 else start + (i + 1) * h) - t, slope)
             if not np.isfinite(concrete(step.end)).all():
                 raise RuntimeError(f"odeint(): the solution is not finite after the step from t = {t:g} of size {h:.3g}; "
                                    "take smaller steps")  # fmt: skip
-            if dense and step.slope_at_end is None:
-                step = step._replace(slope_at_end=rhs(t + step.h, step.end))
             yield step
             y, slope = step.end, step.slope_at_end
 
@@ -115,8 +125,7 @@ def adaptive_steps(method: Tableau, rhs: Rhs, y: Any, t: float, stop: float, con
 def estimate(method: Tableau, step: Step) -> Any:
     """Return the estimated error of a step."""
     slopes = [constant(slope) for slope in step.slopes]
-    weights = method.error or ()
-    return combined(slopes[0] * (step.h * weights[0]), slopes[1:], weights[1:], step.h)
+    return combined(slopes, method.error or (), step.h)
 
 
 def growth(method: Tableau, error: float, old_error: float) -> float:

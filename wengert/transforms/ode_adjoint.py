@@ -10,30 +10,24 @@ import math
 from typing import Any
 
 from wengert.array.dtype import dtype_of
-from wengert.core.interpret import top
 from wengert.core.registry import ops
 from wengert.core.state import thread
-from wengert.tape.modes import no_grad
 from wengert.transforms.local import Local, constant, key_of, node_of, variable
-from wengert.transforms.ode_events import Watch
-from wengert.transforms.ode_integrate import Arrival, Problem, integrate
+from wengert.transforms.ode_events import EventWatch
+from wengert.transforms.ode_integrate import Arrival, Problem
 from wengert.transforms.ode_node import LATE_READ, Gradients, Reads, add, attached
 from wengert.transforms.ode_steps import Rhs
 
 __all__ = ["continuous"]
 
 
-def continuous(problem: Problem, y: Any, times: list[float], watch: Watch | None = None) -> tuple[Any, Arrival | None]:
+def continuous(problem: Problem, y: Any, times: list[float], watch: EventWatch | None = None) -> tuple[Any, Arrival | None]:
     """Integrate unrecorded; the derivative solves the adjoint equation."""
-    with no_grad():
-        found = integrate(problem, constant(y), times, watch)
-    if not thread.state.grad and top() is None:
-        return found
 
     def pull(states: Any, cotangent: Any, times: list[float], reads: Reads) -> Gradients:
         return solve_backwards(problem, y, states, cotangent, times, reads)
 
-    return attached(problem, y, times, found, pull)
+    return attached(problem, y, times, watch, None, pull)
 
 
 def solve_backwards(

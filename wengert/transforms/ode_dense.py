@@ -8,7 +8,7 @@ from wengert.core.apply import as_tensor
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, from_array
 from wengert.transforms.local import constant
-from wengert.transforms.ode_steps import Step, Tableau, coefficients, interpolated
+from wengert.transforms.ode_steps import Step, Tableau
 from wengert.transforms.packing import Packing
 
 __all__ = ["DenseSolution"]
@@ -24,7 +24,7 @@ class DenseSolution:
     """
 
     def __init__(self, method: Tableau, steps: list[Step], packing: Packing) -> None:
-        self._pieces = [coefficients(method, step) for step in steps]
+        self._method, self._steps = method, steps
         self._packing = packing
         self._starts = np.array([step.t for step in steps])
         self._sizes = np.array([step.h for step in steps])
@@ -33,7 +33,7 @@ class DenseSolution:
     @property
     def num_steps(self) -> int:
         """The number of steps."""
-        return len(self._pieces)
+        return len(self._steps)
 
     def __call__(self, t: Any) -> Any:
         """Return the state at one time, or at the times of a one-dimensional tensor, stacked in dimension 0.
@@ -58,11 +58,10 @@ class DenseSolution:
         which = np.clip(np.searchsorted(sign * self._starts, sign * values, "right") - 1, 0, self.num_steps - 1)
         order = np.argsort(which, kind="stable")
         parts = []
-        for index in np.unique(which).tolist():
+        for index in np.unique(which).tolist() or [0]:
             inside = as_tensor(
                 order[np.searchsorted(which[order], index) : np.searchsorted(which[order], index, "right")]
             )
             theta = (t[inside] - self._starts[index].item()) * (1 / self._sizes[index].item())
-            parts.append(interpolated(self._pieces[index], ops.cast(theta, self._packing.dtype)))
-        joined = ops.cat(parts) if len(parts) > 1 else parts[0]
-        return joined[as_tensor(np.argsort(order))] if len(parts) > 1 else joined
+            parts.append(self._steps[index].inside(self._method, ops.cast(theta, self._packing.dtype)))
+        return ops.cat(parts)[as_tensor(np.argsort(order))] if len(parts) > 1 else parts[0]

@@ -18,12 +18,12 @@ from wengert.transforms.linear_solvers import dense
 from wengert.transforms.local import constant
 from wengert.transforms.ode_steps import Rhs, Step, Tableau, runge_kutta
 
-__all__ = ["Watch", "differentiable_event"]
+__all__ = ["EventWatch", "differentiable_event"]
 
 Event = Callable[[Any, Any], Any]
 
 
-class Watch:
+class EventWatch:
     """Looks out for the event in each step.
 
     Args:

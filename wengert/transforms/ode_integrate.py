@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from wengert.core.registry import ops
 from wengert.transforms.ode_adaptive import Control, adaptive_steps, equal_steps
-from wengert.transforms.ode_events import Watch
-from wengert.transforms.ode_steps import Rhs, Step, Tableau, coefficients, interpolated, runge_kutta
+from wengert.transforms.ode_events import EventWatch
+from wengert.transforms.ode_steps import Rhs, Step, Tableau, runge_kutta
 
 __all__ = ["Arrival", "Portion", "Problem", "integrate", "outputs_of"]
 
@@ -20,14 +22,14 @@ class Problem(NamedTuple):
     method: Tableau
     control: Control
 
-    def steps(self, y: Any, times: list[float], dense: bool = False) -> Iterator[Step]:
+    def steps(self, y: Any, times: list[float]) -> Iterator[Step]:
         """Yield the steps through all times."""
         adaptive = self.control.step_size is None and self.control.num_steps is None and self.method.error is not None
         if len(times) == 1:
             return iter(())
         if adaptive:
             return adaptive_steps(self.method, self.rhs, y, times[0], times[-1], self.control)
-        return equal_steps(self.method, self.rhs, y, times, self.control, dense)
+        return equal_steps(self.method, self.rhs, y, times, self.control)
 
 
 class Arrival(NamedTuple):
@@ -48,7 +50,7 @@ class Portion(NamedTuple):
 
 
 def integrate(
-    problem: Problem, y: Any, times: list[float], watch: Watch | None = None, kept: list[Portion] | None = None
+    problem: Problem, y: Any, times: list[float], watch: EventWatch | None = None, kept: list[Portion] | None = None
 ) -> tuple[Any, Arrival | None]:
     """Return the states at the times, stacked, and the event if there was one: the states are then those up to it.
 
@@ -81,6 +83,5 @@ def outputs_of(problem: Problem, step: Step, fractions: list[float]) -> Any:
     ends = [ops.unsqueeze(step.end, 0)] * (len(fractions) - len(inside))
     if not inside:
         return ends[0] if len(ends) == 1 else ops.cat(ends)
-    if step.slope_at_end is None:
-        step = step._replace(slope_at_end=problem.rhs(step.t + step.h, step.end))
-    return ops.cat([interpolated(coefficients(problem.method, step), inside), *ends])
+    found = step.with_end(problem.rhs).inside(problem.method, np.array(inside))
+    return ops.cat([found, *ends]) if ends else found

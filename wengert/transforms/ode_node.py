@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from wengert.core.interpret import level_of
+from wengert.core.generator import default_generator
+from wengert.core.interpret import level_of, top
 from wengert.core.node import Leaf, Node
 from wengert.core.registry import ops
+from wengert.core.state import thread
 from wengert.errors import InplaceError, TransformError
 from wengert.tape.modes import no_grad
-from wengert.transforms.local import Key, Local, attach, concrete, key_of, node_of, variable
-from wengert.transforms.ode_integrate import Arrival, Problem
+from wengert.transforms.local import Key, Local, attach, concrete, constant, key_of, node_of, variable
+from wengert.transforms.ode_events import EventWatch
+from wengert.transforms.ode_integrate import Arrival, Portion, Problem, integrate
 
 __all__ = ["LATE_READ", "Gradients", "Reads", "add", "attached"]
 
@@ -26,29 +29,41 @@ Pull = Callable[[Any, Any, list[float], Reads], Gradients]
 
 
 def attached(
-    problem: Problem, y: Any, times: list[float], found: tuple[Any, Arrival | None], pull: Pull
+    problem: Problem, y: Any, times: list[float], watch: EventWatch | None, kept: list[Portion] | None, pull: Pull
 ) -> tuple[Any, Arrival | None]:
-    """Return an unrecorded result with its derivative.
+    """Integrate unrecorded and return the result with its derivative.
+
+    An event counts as one more output time. What reads nothing at the start that requires grad is integrated recorded:
+    then only what it reads later, if anything, is on the tape.
 
     Args:
-        found: the result, as :func:`integrate` returns it. An event counts as one more output time.
+        watch, kept: as for :func:`integrate`.
         pull: (states, cotangent of them, output times, what the right-hand side reads) to the gradients by what it reads
             and by y, by key. The states it is given carry the history.
 
     Raises:
         TransformError: inside forward mode or vmap, whose tensors may have a history of their own below.
+        RuntimeError: if the right-hand side draws random numbers: run again, it would be another one.
     """
+    if not thread.state.grad and top() is None:
+        return integrate(problem, y, times, watch, kept)
     slot = variable(y)
+    generator = thread.state.generator or default_generator
+    offset = generator.offset
     start = Local(lambda y: [problem.rhs(times[0], y)], slot)
-    level = level_of(start.outputs[0]) or level_of(found[0])
-    if level is not None:
-        raise TransformError(f"odeint(): inside {level.title} only adjoint='discrete' gives all derivatives; use that")
+    if generator.offset != offset:
+        raise RuntimeError("odeint(): func draws random numbers, and its derivative runs it again; use adjoint='discrete'")
     reads: Reads = dict(start.reads)
     reads.pop(key_of(slot._node), None)
     origin = node_of(y)
-    if not reads and origin is None:
-        return found
-    states, arrival = found
+    level = level_of(start.outputs[0])
+    if level is None and not reads and origin is None:
+        return integrate(problem, y, times, watch)
+    with no_grad():
+        states, arrival = integrate(problem, ops.clone(constant(y)), times, watch, kept)
+    level = level or level_of(states)
+    if level is not None:
+        raise TransformError(f"odeint(): inside {level.title} only adjoint='discrete' gives all derivatives; use that")
     if arrival is not None:
         times = [*times[: len(states)], arrival.time]
         states = ops.cat([states, ops.unsqueeze(arrival.state, 0)])

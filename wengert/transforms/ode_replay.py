@@ -7,13 +7,11 @@ first, so that the stages of one step only are held at a time. The sizes of the 
 from functools import partial
 from typing import Any
 
-from wengert.core.interpret import top
 from wengert.core.registry import ops
 from wengert.core.state import thread
-from wengert.tape.modes import no_grad
-from wengert.transforms.local import Local, constant, key_of, node_of, variable
-from wengert.transforms.ode_events import Watch
-from wengert.transforms.ode_integrate import Arrival, Portion, Problem, integrate, outputs_of
+from wengert.transforms.local import Local, key_of, node_of, variable
+from wengert.transforms.ode_events import EventWatch
+from wengert.transforms.ode_integrate import Arrival, Portion, Problem, outputs_of
 from wengert.transforms.ode_node import Gradients, Reads, add, attached
 from wengert.transforms.ode_steps import runge_kutta
 
@@ -21,21 +19,17 @@ __all__ = ["checkpointed"]
 
 
 def checkpointed(
-    problem: Problem, y: Any, times: list[float], watch: Watch | None = None
+    problem: Problem, y: Any, times: list[float], watch: EventWatch | None = None
 ) -> tuple[Any, Arrival | None]:
     """Integrate unrecorded; record each step again when its derivative is taken."""
     kept: list[Portion] = []
-    with no_grad():
-        found = integrate(problem, ops.clone(constant(y)), times, watch, kept)
-    if not thread.state.grad and top() is None:
-        return found
 
     def pull(states: Any, cotangent: Any, times: list[float], reads: Reads) -> Gradients:
         if thread.state.grad:  # to be differentiated again: all in one
             return Local(lambda: [replayed(problem, y, kept)]).pull([cotangent], True)
         return replayed_backwards(problem, y, kept, cotangent)
 
-    return attached(problem, y, times, found, pull)
+    return attached(problem, y, times, watch, kept, pull)
 
 
 def replayed_step(problem: Problem, portion: Portion, y: Any) -> tuple[list[Any], Any]:

@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from wengert.core.registry import ops
+from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array
+from wengert.transforms.local import is_plain
 
-__all__ = ["METHODS", "Step", "Tableau", "coefficients", "combined", "interpolated", "runge_kutta"]
+__all__ = ["METHODS", "Step", "Tableau", "combined", "dense_weights", "runge_kutta"]
 
 Rhs = Callable[[Any, Any], Any]
 
@@ -20,7 +23,7 @@ class Tableau(NamedTuple):
     Attributes:
         name, order: of the method. nodes: where each stage stands in the step. stages: how it is combined of those before.
         weights: how the step is combined of the stages. error: how the estimate of its error is, or None.
-        dense: how the fifth coefficient of the dense output is, or None: then that is the cubic Hermite polynomial.
+        dense: how the fifth coefficient of the dense output is, or None: that is then the cubic Hermite polynomial.
         first_same_as_last: whether the last stage stands at the result, so that it is the first stage of the next step.
     """
 
@@ -82,6 +85,25 @@ class Step(NamedTuple):
     slopes: list[Any]
     slope_at_end: Any
 
+    def with_end(self, rhs: Rhs) -> "Step":
+        """Return the step with the derivative at its result."""
+        return self if self.slope_at_end is not None else self._replace(slope_at_end=rhs(self.t + self.h, self.end))
+
+    def inside(self, method: Tableau, fractions: Any) -> Any:
+        """Return the states at fractions of the step, stacked; the derivative at its result must be known.
+
+        Args:
+            fractions: an array or a tensor, one-dimensional.
+        """
+        slopes = self.slopes if method.first_same_as_last else [*self.slopes, self.slope_at_end]
+        weights = dense_weights(method, fractions)
+        if not isinstance(weights, Tensor):
+            if all(map(is_plain, slopes)):
+                return self.y + product(weights * self.h, slopes)
+            weights = from_array(weights.astype(self.y._payload.dtype))
+        matrix = ops.reshape(ops.stack(slopes), (len(slopes), self.y.numel()))
+        return self.y + ops.reshape(ops.matmul(weights * self.h, matrix), (-1, *self.y.shape))
+
 
 def runge_kutta(method: Tableau, rhs: Rhs, t: Any, y: Any, h: Any, slope: Any = None) -> Step:
     """Take one step; t and h are numbers, or tensors where the derivative by them is wanted.
@@ -92,41 +114,46 @@ def runge_kutta(method: Tableau, rhs: Rhs, t: Any, y: Any, h: Any, slope: Any = 
     slopes = [rhs(t, y) if slope is None else slope]
     end = y
     for node, stage in zip(method.nodes[1:], method.stages[1:], strict=True):
-        end = combined(y, slopes, stage, h)
+        end = y + combined(slopes, stage, h)
         slopes.append(rhs(t + h * node, end))
     if method.first_same_as_last:
         return Step(t, h, y, end, slopes, slopes[-1])
-    return Step(t, h, y, combined(y, slopes, method.weights, h), slopes, None)
+    return Step(t, h, y, y + combined(slopes, method.weights, h), slopes, None)
 
 
-def combined(y: Any, slopes: Sequence[Any], weights: Sequence[float], h: Any) -> Any:
-    """Return ``y + h Σ wᵢ kᵢ``."""
-    for weight, slope in zip(weights, slopes, strict=False):
-        if weight:
-            y = y + slope * (h * weight)
-    return y
+def combined(slopes: Sequence[Any], weights: Sequence[float], h: Any) -> Any:
+    """Return ``h Σ wᵢ kᵢ``."""
+    if not isinstance(h, Tensor) and all(map(is_plain, slopes)):
+        return product(np.multiply(weights, h), slopes)
+    terms = [slope * (h * weight) for slope, weight in zip(slopes, weights, strict=True) if weight]
+    return reduce(ops.add, terms)
 
 
-def coefficients(method: Tableau, step: Step) -> list[Any]:
-    """Return what the polynomial of a step is made of (HNW I, II.6: r₁ … r₅); the slope at its end must be known."""
-    rise = step.end - step.y
-    bend = step.slopes[0] * step.h - rise
-    found = [step.y, rise, bend, rise - step.slope_at_end * step.h - bend]
-    if method.dense is not None:
-        start = step.slopes[0] * (step.h * method.dense[0])
-        found.append(combined(start, step.slopes[1:], method.dense[1:], step.h))
-    return found
+def product(weights: np.ndarray[Any, Any], slopes: Sequence[Any]) -> Any:
+    """Return the sum of plain slopes by weights, or as many sums, stacked, as a matrix of weights has rows."""
+    arrays = np.array([slope._payload for slope in slopes])
+    rows = weights.astype(arrays.dtype, copy=False)
+    found = thread.state.run(np.dot, rows, arrays.reshape(len(slopes), -1))  # without NumPy's warnings
+    return from_array(found.reshape(weights.shape[:-1] + arrays.shape[1:]))
 
 
-def interpolated(coefficients: Sequence[Any], theta: Any) -> Any:
-    """Return the solution at fractions of a step.
+def dense_weights(method: Tableau, theta: Any) -> Any:
+    """Return the weights of the slopes (the last of them at the end of the step) for the state at fractions of the step.
+
+    For those, of shape (m,), they have shape (m, slopes). The polynomial is that of HNW I, §II.6: of fourth order for
+    dopri5, the cubic Hermite polynomial for the others.
 
     Args:
-        coefficients: those of the step. theta: numbers or a tensor, one-dimensional; the result has their dimension in front.
+        theta: the fractions, an array or a tensor.
     """
-    if not isinstance(theta, Tensor):
-        theta = from_array(np.asarray(theta, coefficients[0]._payload.dtype))
-    theta = ops.reshape(theta, (-1, *[1] * coefficients[0].ndim))
+    count = len(method.weights) + (not method.first_same_as_last)
+    rise, start, end, bend = np.zeros((4, count))
+    rise[: len(method.weights)] = method.weights
+    start[0], end[-1] = 1, 1
+    bend[: len(method.dense or ())] = method.dense or ()
+    parts: Any = [rise, start - rise, 2 * rise - start - end, bend]
+    if isinstance(theta, Tensor):
+        parts = [from_array(part.astype(theta._payload.dtype)) for part in parts]
+    theta = theta.reshape(-1, 1)
     rest = 1 - theta
-    inner = coefficients[3] if len(coefficients) == 4 else coefficients[3] + rest * coefficients[4]
-    return coefficients[0] + theta * (coefficients[1] + rest * (coefficients[2] + theta * inner))
+    return theta * (parts[0] + rest * (parts[1] + theta * (parts[2] + rest * parts[3])))

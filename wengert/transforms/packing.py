@@ -2,13 +2,18 @@
 
 from typing import Any
 
+import numpy as np
+
 from wengert import tree
 from wengert.array.dtype import float32, float64
+from wengert.core.apply import as_tensor
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.errors import DTypeError, ShapeError
 
 __all__ = ["Packing"]
+
+NUMERIC = (bool, int, float, complex, np.generic, np.ndarray)
 
 
 class Packing:
@@ -17,17 +22,22 @@ class Packing:
     A single tensor stands for itself, in its own shape; several are flattened and joined.
 
     Args:
-        value: the tree. what: its name, for messages.
+        value: the tree; numbers and arrays count as tensors. what: its name, for messages.
+
+    Attributes:
+        leaves: the tensors of the tree. spec, shapes, sizes, dtype: what a tree of this layout has.
 
     Raises:
-        TypeError: for a leaf that is no tensor of float32 or float64. DTypeError: if dtypes differ.
+        ValueError: for a tree without leaves. TypeError: for a leaf that is no tensor of float32 or float64.
+        DTypeError: if dtypes differ.
     """
 
-    __slots__ = ("dtype", "shapes", "sizes", "spec", "what")
+    __slots__ = ("dtype", "leaves", "shapes", "sizes", "spec", "what")
 
     def __init__(self, value: Any, what: str) -> None:
         leaves, self.spec = tree.flatten(value)
         self.what = what
+        self.leaves = leaves = [as_tensor(v) if isinstance(v, NUMERIC) else v for v in leaves]
         if not leaves:
             raise ValueError(f"{what} is a tree without tensors: there is nothing to solve for")
         for leaf, path in zip(leaves, tree.paths(value), strict=True):
@@ -42,15 +52,25 @@ class Packing:
         self.shapes = [tuple(leaf.shape) for leaf in leaves]
         self.sizes = [leaf.numel() for leaf in leaves]
 
+    def packed(self) -> Any:
+        """Return the tree itself as one tensor."""
+        return self._joined(self.leaves)
+
     def pack(self, value: Any) -> Any:
         """Return a tree of this layout as one tensor.
 
         Raises:
             ValueError, TypeError: for another structure. ShapeError: for other shapes. DTypeError: for another dtype.
         """
-        leaves = [value] if self.spec.kind is None else tree.flatten_up_to(self.spec, value, self.what)
+        if self.spec.kind is None:
+            self._check(value, 0, "")
+            return value
+        leaves = tree.flatten_up_to(self.spec, value, self.what)
         for i, leaf in enumerate(leaves):
             self._check(leaf, i, f" (tensor {i} of the tree)" if len(leaves) > 1 else "")
+        return self._joined(leaves)
+
+    def _joined(self, leaves: list[Any]) -> Any:
         if len(leaves) == 1:
             return leaves[0]
         return ops.cat([ops.reshape(leaf, (-1,)) for leaf in leaves])
@@ -66,6 +86,8 @@ class Packing:
 
     def unpack(self, packed: Any) -> Any:
         """Return the tree of a packed tensor."""
+        if self.spec.kind is None:
+            return packed
         return tree.unflatten(self.parts(packed, ()), self.spec)
 
     def unpack_many(self, packed: Any) -> Any:

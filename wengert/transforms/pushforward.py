@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wengert import tree
-from wengert.core.interpret import Payload, entered
+from wengert.core.interpret import entered, memory_of
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.errors import DTypeError, ShapeError
@@ -127,6 +127,8 @@ def linear_transpose(func: Callable[..., Any], *primals: Any) -> Callable[..., A
         func: linear in all its arguments (trees of tensors). primals: examples that give shapes and dtypes; their values
             do not matter.
 
+    For complex numbers it is the adjoint (the conjugate transpose), as every pullback is in PyTorch's convention.
+
     Raises:
         ValueError: if the function is not linear: f(0) is not 0, or its derivative depends on where it is taken.
 
@@ -142,7 +144,7 @@ def linear_transpose(func: Callable[..., Any], *primals: Any) -> Callable[..., A
         outputs, spec = tree.flatten(func(*given))
         ones = [ops.ones_like(o) for o in outputs]
         closing = Closing(points, True)
-        if any(_memory(o).any() for o in outputs):
+        if any(memory_of(o).any() for o in outputs):
             raise ValueError("linear_transpose(): the function is not linear: its value at zero is not zero")
         found = walk(points, outputs, ones, keep=True, create=True)
         if any(g is not None and reaches(g, closing.own) for g in found):
@@ -156,9 +158,3 @@ def linear_transpose(func: Callable[..., Any], *primals: Any) -> Callable[..., A
             return tuple(regrouped(found, specs))
 
     return transposed
-
-
-def _memory(tensor: Any) -> Any:
-    """Return the array below all levels: under vmap, that of all examples."""
-    held = tensor._payload
-    return _memory(held.carrier) if isinstance(held, Payload) else held

@@ -29,7 +29,7 @@ def vmap(
         chunk_size: how many examples to run at a time; None: all.
 
     Returns:
-        A function of the same arguments. Tensors among keyword arguments are mapped over dimension 0.
+        A function of the same arguments. Keyword arguments are not mapped: all examples share them, as in PyTorch.
 
     Raises:
         ValueError: if ``in_dims`` or ``out_dims`` do not fit, nothing is mapped, or the arguments differ in the number of
@@ -47,14 +47,14 @@ def vmap(
 
     @wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        leaves, dims, spec, size = _examples(in_dims, args, kwargs)
+        leaves, dims, spec, size = _examples(in_dims, args)
         if chunk_size is None or chunk_size >= size:
-            return _run(func, leaves, dims, spec, size, out_dims, randomness)
+            return _run(func, leaves, dims, spec, kwargs, size, out_dims, randomness)
         parts = []
         for start in range(0, size, chunk_size):
             count = min(chunk_size, size - start)
             chunk = [v if d is None else ops.narrow(v, d, start, count) for v, d in zip(leaves, dims, strict=True)]
-            parts.append(_run(func, chunk, dims, spec, count, out_dims, randomness))
+            parts.append(_run(func, chunk, dims, spec, kwargs, count, out_dims, randomness))
         return _joined(parts, out_dims)
 
     return mapped
@@ -64,7 +64,7 @@ def _is_dim(value: Any) -> bool:
     return value is None or (isinstance(value, int) and not isinstance(value, bool))
 
 
-def _examples(in_dims: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], list[Any], Any, int]:
+def _examples(in_dims: Any, args: tuple[Any, ...]) -> tuple[list[Any], list[Any], Any, int]:
     """Return (leaves of the arguments, the dimension of each or None, their structure, the number of examples)."""
     if not (_is_dim(in_dims) or isinstance(in_dims, tuple | list)):
         raise ValueError(
@@ -74,31 +74,28 @@ def _examples(in_dims: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
         raise ValueError(
             f"vmap(): in_dims {in_dims!r} has {len(in_dims)} entries, but {len(args)} arguments were given"
         )
-    given = (args, kwargs)
-    leaves, spec = tree.flatten(given)
-    first = spec.children[0]
-    wanted = tree.spread(tuple(in_dims) if isinstance(in_dims, list) else in_dims, first, "vmap(): in_dims")
+    leaves, spec = tree.flatten(args)
+    wanted = tree.spread(tuple(in_dims) if isinstance(in_dims, list) else in_dims, spec, "vmap(): in_dims")
     dims: list[Any] = []
     size, where = -1, ""
-    named = [0 if isinstance(v, Tensor) else None for v in leaves[first.count :]]
-    for value, dim, at in zip(leaves, [*wanted, *named], tree.paths(given), strict=True):
+    for value, dim, at in zip(leaves, wanted, tree.paths(args), strict=True):
         if not _is_dim(dim):
             raise ValueError(f"vmap(): in_dims must hold ints and None, got {dim!r}")
         if dim is not None and not isinstance(value, Tensor):
             raise ValueError(
-                f"vmap(): argument{at[3:]} is to be mapped over dimension {dim}, but is no tensor: {type(value).__name__}; "
+                f"vmap(): argument{at} is to be mapped over dimension {dim}, but is no tensor: {type(value).__name__}; "
                 "give None for it in in_dims"
             )
         if dim is not None:
             if not -value.ndim <= dim < value.ndim:
-                raise ValueError(f"vmap(): in_dims says {dim} for argument{at[3:]} of shape {tuple(value.shape)}")
+                raise ValueError(f"vmap(): in_dims says {dim} for argument{at} of shape {tuple(value.shape)}")
             dim %= value.ndim
             if size >= 0 and value.shape[dim] != size:
                 raise ValueError(
                     f"vmap(): the arguments differ in the number of examples: {size} in argument{where}, "
-                    f"{value.shape[dim]} in argument{at[3:]} (dimension {dim} of shape {tuple(value.shape)})"
+                    f"{value.shape[dim]} in argument{at} (dimension {dim} of shape {tuple(value.shape)})"
                 )
-            size, where = value.shape[dim], at[3:]
+            size, where = value.shape[dim], at
         dims.append(dim)
     if size < 0:
         raise ValueError("vmap(): no argument is mapped; give at least one a dimension in in_dims")
@@ -106,14 +103,14 @@ def _examples(in_dims: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
 
 
 def _run(
-    func: Callable[..., Any], leaves: list[Any], dims: list[Any], spec: Any, size: int, out_dims: Any, randomness: str
-) -> Any:
+    func: Callable[..., Any], leaves: list[Any], dims: list[Any], spec: Any, kwargs: dict[str, Any], size: int, out_dims: Any,
+    randomness: str,
+) -> Any:  # fmt: skip
     level = BatchLevel(size, randomness)
     with entered(level):
         given = [v if d is None else level.wrap(ops.movedim(v, d, 0) if d else v, True)
                  for v, d in zip(leaves, dims, strict=True)]  # fmt: skip
-        args, kwargs = tree.unflatten(given, spec)
-        output = func(*args, **kwargs)
+        output = func(*tree.unflatten(given, spec), **kwargs)
         outputs, out_spec = tree.flatten(output)
         wanted = tree.spread(out_dims, out_spec, "vmap(): out_dims")
         found = [_result(level, o, d, at)
