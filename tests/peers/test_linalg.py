@@ -272,3 +272,17 @@ def test_infos_of_matrices_that_fail(name):
     np.testing.assert_array_equal(ours.info.numpy(), theirs.info.numpy())
     assert ours.info.dtype is wg.int32
     np.testing.assert_allclose(ours[0][::3].numpy(), theirs[0][::3].numpy())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda p, x, a, b: x.addmv_(a[0], b[0, :, 0], beta=2.0),
+        lambda p, x, a, b: x.unsqueeze(0).repeat(4, 1).addr_(b[0, :, 0], x, alpha=0.5),
+        lambda p, x, a, b: (a[0] * 1).addbmm_(a, b),
+        lambda p, x, a, b: (a * 1).baddbmm_(a, b, beta=0.5, alpha=-1.0),
+        lambda p, x, a, b: p.addmv_(x, a[0], b[0, :, 0]) if hasattr(p, "addmv_") else x,
+    ],
+)
+def test_products_added_in_place(call):
+    agree(lambda p, x, a, b: call(p, x * 1, a, b), drawn(4), drawn(2, 4, 4), drawn(2, 4, 4))

@@ -195,9 +195,11 @@ def test_a_full_disk_is_named_and_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_bad_arguments_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="min_bytes must be an int of at least 0, got -1"):
+    with pytest.raises(ValueError, match="min_bytes must not be negative, got -1"):
         save_on_disk(tmp_path, min_bytes=-1)
     occupied = tmp_path / "file"
     occupied.touch()
-    with pytest.raises(FileExistsError):
+    with pytest.raises(TypeError, match=r"min_bytes must be an int, got 1.5"):
+        save_on_disk(tmp_path, min_bytes=1.5)
+    with pytest.raises(FileExistsError, match="cannot be made a folder"):
         save_on_disk(occupied)

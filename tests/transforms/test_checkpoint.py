@@ -592,6 +592,8 @@ def test_functions_with_a_rule_of_their_own():
 
 BAD = [
     ({"use_reentrant": True}, ValueError, "use_reentrant=True.*pass use_reentrant=False"),
+    ({"context_fn": lambda: None}, TypeError, "context_fn must return two contexts, .* got NoneType"),
+    ({"context_fn": 3}, TypeError, "context_fn must be a function, got int"),
     ({"determinism_check": "bits"}, ValueError, "determinism_check must be 'default' or 'none', got 'bits'"),
 ]
 
@@ -676,6 +678,21 @@ def test_a_chain_of_modules_gives_their_gradients():
     found = wg.autograd.grad(checkpoint_sequential(net, 2, x, preserve_rng_state=False).sum(), [x, *net.parameters()])
     for a, b in zip(expected, found, strict=True):
         np.testing.assert_array_equal(b.numpy(), a.numpy())
+
+
+@pytest.mark.parametrize(
+    ("functions", "segments", "text"),
+    [(wg.nn.Linear(3, 3), 1, "a Sequential or a list of functions, got Linear"), ([wg.sin, 3], 1, r"functions\[1\] must be"),
+     ([wg.sin], 1.5, "segments must be an int, got 1.5")],
+)  # fmt: skip
+def test_a_chain_is_of_functions(functions, segments, text):
+    with pytest.raises(TypeError, match=text):
+        checkpoint_sequential(functions, segments, leaf(3))
+
+
+def test_what_is_no_function_is_refused():
+    with pytest.raises(TypeError, match="function must be a function, got Tensor"):
+        checkpoint(leaf(3), leaf(3))
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,9 @@ REFUSED: dict[str, Refusal] = {
     "three": (lambda: scan(lambda s, x: (s, s, s), 0, one(2)), TypeError, "got tuple of 3"),
     "xs of numbers": (lambda: scan(keep, 0, [1, 2]), TypeError, "the leaves of xs must be tensors, got int"),
     "no length": (lambda: scan(keep, 0, None), ValueError, "nothing says the number of steps; give length"),
-    "negative length": (lambda: scan(keep, 0, None, -1), ValueError, "length must be a number of steps, got -1"),
+    "negative length": (lambda: scan(keep, 0, None, -1), ValueError, "length must not be negative, got -1"),
+    "no number of slices": (lambda: slice_map(abs, []), ValueError, "nothing says the number of steps$"),
+    "length of a kind": (lambda: scan(keep, 0, None, 2.0), TypeError, "length must be an int, got 2.0"),
     "another length": (lambda: scan(keep, 0, one(2), 3), ShapeError, r"xs has size 2 in dimension 0 .*, length is 3"),
     "sizes": (
         lambda: scan(keep, 0, {"a": one(2), "b": one(3)}), ShapeError, r"xs\['b'\] has size 3 .* that of xs\['a'\] is 2",

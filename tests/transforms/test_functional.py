@@ -182,3 +182,17 @@ def test_what_is_refused(case: str) -> None:
     call, kind, text = REFUSED[case]
     with pytest.raises(kind, match=text):
         call()
+
+
+@pytest.mark.parametrize("transform", [vjp, jvp, vhp, hvp, jacobian, hessian])
+def test_inference_mode_records_nothing_and_is_refused(transform: Callable[..., Any]) -> None:
+    arguments = (TWO,) if transform in (jvp, vhp, hvp) else ()
+    with wg.inference_mode(), pytest.raises(RuntimeError, match="inside inference_mode"):
+        transform(square, TWO, *arguments)
+    with pytest.raises(TypeError, match=f"{transform.__name__}.*func must be a function, got int"):
+        transform(3, TWO, *arguments)
+
+
+def test_hessian_is_named_in_its_errors() -> None:
+    with pytest.raises(ValueError, match=r"hessian.*strategy"):
+        hessian(square, TWO, outer_jacobian_strategy="sideways")

@@ -313,6 +313,32 @@ def test_a_singular_system_is_refused(solver: Any) -> None:
         solver(lambda u: A @ u, b)
 
 
+@pytest.mark.parametrize("name", ["gmres", "bicgstab"])
+@pytest.mark.parametrize(("size", "factor"), [(1e-200, 1.0), (1e200, 1.0), (math.nan, math.nan), (math.inf, math.nan)])
+def test_a_gradient_of_any_size_comes_through_an_iterative_solver(name: str, size: float, factor: float) -> None:
+    """Squares of such numbers underflow or overflow; what is not finite is NaN, not an error or zero."""
+    a = scalar(2.0).requires_grad_()
+    root(lambda x: x * x - a, scalar(1.0), linear_solver=name).backward(scalar(size))
+    np.testing.assert_allclose(a.grad.item() / size, factor / (2 * math.sqrt(2)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["gmres", "bicgstab", "dense"])
+def test_examples_of_very_different_size_are_solved_each(name: str) -> None:
+    a, sizes = wg.tensor([1.0, 2.0, 5.0], dtype=D), wg.tensor([1.0, 1e-12, 1e12], dtype=D)
+
+    def solution(a: Any) -> Any:
+        return root(lambda x: x * x - a, scalar(1.0), linear_solver=name)
+
+    found = func.vmap(func.grad(lambda a, size: solution(a) * size))(a, sizes)
+    np.testing.assert_allclose(found, sizes.numpy() / (2 * np.sqrt(a.numpy())), rtol=1e-7)
+    np.testing.assert_allclose(func.vmap(func.hessian(solution))(a), -0.25 * a.numpy() ** -1.5, rtol=1e-7)
+
+
+def test_a_solver_takes_derivatives_even_in_inference_mode() -> None:
+    with wg.inference_mode():
+        assert root(lambda x: x * x - 2, scalar(1.0)).item() == pytest.approx(math.sqrt(2))
+
+
 # ---- what is refused
 
 
@@ -342,6 +368,10 @@ def test_a_singular_system_is_refused(solver: Any) -> None:
         (lambda: root(lambda x: x, scalar(1.0), solver=3), TypeError, "solver must be"),
         (lambda: root(lambda x: x, scalar(1.0), linear_solver="cg"), ValueError, "'cg' is unknown"),
         (lambda: root(lambda x: x, scalar(1.0), linear_solver=3), TypeError, "linear_solver must be"),
+        (lambda: root(3, scalar(1.0)), TypeError, "residual must be a function, got int"),
+        (lambda: root(lambda x: x, "a"), TypeError, "init must be a tensor of float32 or float64, got str"),
+        (lambda: root(lambda x: x, scalar(1.0), tol="a"), TypeError, "tol must be a number"),
+        (lambda: root(lambda x: x, scalar(1.0), max_steps=1.5), TypeError, "max_steps must be an int"),
         (lambda: root(lambda x: x, scalar(1.0), tol=0.0), ValueError, "tol must be positive"),
         (lambda: root(lambda x: x, scalar(1.0), max_steps=0), ValueError, "max_steps must be"),
     ],
@@ -349,6 +379,20 @@ def test_a_singular_system_is_refused(solver: Any) -> None:
 def test_errors(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        (None, TypeError, "must return a tensor, got NoneType"),
+        (wg.ones(2, dtype=D), wg.errors.ShapeError, r"shape \(2,\)"),
+    ],
+)
+def test_what_a_given_linear_solver_returns_is_checked(answer: Any, error: type[Exception], message: str) -> None:
+    a = scalar(2.0).requires_grad_()
+    x = root(lambda x: x * x - a, scalar(1.0), linear_solver=lambda matvec, b: answer)
+    with pytest.raises(error, match=message):
+        x.backward()
 
 
 def test_a_singular_jacobian_has_no_derivative() -> None:

@@ -207,11 +207,30 @@ def test_dense_output_refuses_other_times() -> None:
         solution(wg.zeros(2, 2, dtype=D))
 
 
+def test_no_elements_and_no_times_are_fine() -> None:
+    assert odeint(linear, wg.zeros(0, dtype=D), times(0, 1)).shape == (2, 0)
+    assert odeint(linear, wg.tensor(START), times(0, 1), dense=True)(times()).shape == (0, 2)
+
+
 # ---- what is refused
 
 
 def failing(t: Any, y: Any) -> Any:
     return y * (math.nan if t > 0.5 else 1.0)
+
+
+def writing(t: Any, y: Any) -> Any:
+    return y.mul_(0.9)
+
+
+def refilling() -> Any:
+    """A right-hand side that returns the same memory each time."""
+    memory = wg.zeros(2, dtype=D)
+
+    def fill(t: Any, y: Any) -> Any:
+        return memory.copy_(-y)
+
+    return fill
 
 
 @pytest.mark.parametrize(
@@ -227,7 +246,20 @@ def failing(t: Any, y: Any) -> Any:
         (lambda t, y: y * math.nan, {}, RuntimeError, "not finite .* at t = 0"),
         (lambda t, y: 1e3 * y.sin(), {"max_steps": 10}, RuntimeError, "max_steps = 10 steps led only to t = "),
         (lambda t, y: y**2, {"method": "rk4", "num_steps": 400}, RuntimeError, "not finite after the step from t ="),
-        (linear, {"method": "rk4", "num_steps": 50, "max_steps": 10}, RuntimeError, "needs more than max_steps = 10 steps of 0.02"),
+        (
+            linear,
+            {"method": "rk4", "num_steps": 50, "max_steps": 10},
+            RuntimeError,
+            "more than max_steps = 10 steps of 0.02",
+        ),
+        (linear, {"method": "rk4", "step_size": 5e-324}, RuntimeError, "more than max_steps = 10000 steps"),
+        (writing, {}, wg.errors.InplaceError, r"func changed the state y .* in place, by mul_\(\)"),
+        (refilling(), {}, wg.errors.InplaceError, r"func changed what it returned the time before .* by copy_\(\)"),
+        (None, {}, TypeError, "func must be a function, got NoneType"),
+        (linear, {"event": 3}, TypeError, "event must be a function, got int"),
+        (linear, {"rtol": "small"}, TypeError, "rtol must be a number, got 'small'"),
+        (linear, {"max_steps": 2.5}, TypeError, "max_steps must be an int, got 2.5"),
+        (linear, {"method": ["rk4"]}, ValueError, r"method \['rk4'\] is unknown"),
         (lambda t, y: y[:1], {}, wg.errors.ShapeError, r"shape \(2,\), but the function returned \(1,\)"),
         (lambda t, y: y.float(), {}, wg.errors.DTypeError, "float64, but the function returned"),
         (lambda t, y: 1.0, {}, TypeError, "returned float"),

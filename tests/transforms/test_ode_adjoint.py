@@ -203,3 +203,20 @@ def test_other_adjoints_are_refused_inside_forward_mode_and_vmap(adjoint: str, t
 
     with pytest.raises(wg.errors.TransformError, match="adjoint='discrete'"):
         transform(f)(wg.tensor(0.7, dtype=D))
+
+
+@pytest.mark.parametrize("adjoint", ADJOINTS)
+def test_what_reads_nothing_at_the_start_is_differentiated_by_what_it_reads_later(adjoint: str) -> None:
+    """y' = 0 up to t = 1, then k: y(2) grows by k."""
+    k = leaf(0.5)
+    y = odeint(lambda t, y: k + 0 * y if t >= 1 else 0 * y, wg.tensor(START), wg.tensor([0.0, 1.0, 2.0], dtype=D),
+               method="euler", num_steps=4, adjoint=adjoint)  # fmt: skip
+    y[-1].sum().backward()
+    np.testing.assert_allclose(k.grad, 2.0)
+
+
+@pytest.mark.parametrize("adjoint", ["checkpoint", "continuous"])
+def test_a_random_right_hand_side_cannot_be_run_again(adjoint: str) -> None:
+    k = leaf(0.5)
+    with pytest.raises(RuntimeError, match=r"draws random numbers, .* use adjoint='discrete'"):
+        odeint(lambda t, y: k * wg.rand(2, dtype=D), wg.tensor(START), wg.tensor(TIMES), method="rk4", adjoint=adjoint)

@@ -6,6 +6,8 @@ all arrays alike, so operands are brought to their common dtype here, before an 
 
 from typing import Any
 
+import numpy as np
+
 from wengert.array.dtype import DType, promote_types, result_dtype
 from wengert.array.shape import as_int
 from wengert.core.apply import as_tensor
@@ -14,9 +16,22 @@ from wengert.core.tensor import Tensor
 from wengert.operators.to_dtype import converted
 from wengert.settings import settings
 
-__all__ = ["axes_in", "axis_in", "common_dtype", "number_like", "own", "promoted", "together"]
+__all__ = ["axes_in", "axes_or_all", "axis_in", "common_dtype", "number_like", "operand", "own", "promoted", "together"]
 
 NUMBERS = (bool, int, float, complex)
+
+
+def operand(what: str, x: Any) -> Any:
+    """Return an array; one of NumPy's as one of this namespace.
+
+    Raises:
+        TypeError: for anything else; ``what`` then says who took it.
+    """
+    if isinstance(x, np.ndarray | np.generic):
+        return as_tensor(x)
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{what} takes an array, got {type(x).__name__}; make it one with asarray()")
+    return x
 
 
 def common_dtype(arrays: Any, numbers: Any = ()) -> DType:
@@ -37,7 +52,7 @@ def promoted(name: str, x1: Any, x2: Any) -> tuple[Any, Any]:
     """Return both operands as tensors of their common dtype; one of them may be a Python number.
 
     Raises:
-        TypeError: if neither is a tensor.
+        TypeError: if neither is an array, or one of them is neither array nor number.
     """
     if isinstance(x1, Tensor) and isinstance(x2, Tensor):
         if x1.dtype is x2.dtype:
@@ -47,10 +62,10 @@ def promoted(name: str, x1: Any, x2: Any) -> tuple[Any, Any]:
     if isinstance(x1, NUMBERS) and isinstance(x2, NUMBERS):
         raise TypeError(f"{name}() needs at least one array, got the numbers {x1!r} and {x2!r}")
     if isinstance(x1, NUMBERS):
-        x2 = as_tensor(x2)
+        x2 = operand(f"{name}()", x2)
         return promoted(name, number_like(x1, x2), x2)
-    x1 = as_tensor(x1)
-    return promoted(name, x1, number_like(x2, x1) if isinstance(x2, NUMBERS) else as_tensor(x2))
+    x1 = operand(f"{name}()", x1)
+    return promoted(name, x1, number_like(x2, x1) if isinstance(x2, NUMBERS) else operand(f"{name}()", x2))
 
 
 def together(name: str, arrays: Any) -> list[Any]:
@@ -80,17 +95,20 @@ def axis_in(axis: Any, ndim: int) -> int:
 
 
 def axes_in(axis: Any, ndim: int) -> tuple[int, ...]:
-    """Return one or several axes as a tuple counted from the front; None means all of them, ``()`` none.
+    """Return one or several axes as a tuple counted from the front.
 
     Raises:
-        IndexError: for an axis that is not there. ValueError: for one given twice.
+        TypeError: for something else than ints. IndexError: for an axis that is not there. ValueError: for one given twice.
     """
-    if axis is None:
-        return tuple(range(ndim))
     axes = tuple(axis_in(a, ndim) for a in (axis if isinstance(axis, tuple | list) else (axis,)))
     if len(set(axes)) != len(axes):
         raise ValueError(f"axis={axis} names the same axis twice")
     return axes
+
+
+def axes_or_all(axis: Any, ndim: int) -> tuple[int, ...]:
+    """Return axes as :func:`axes_in`; None means all of them, ``()`` none."""
+    return tuple(range(ndim)) if axis is None else axes_in(axis, ndim)
 
 
 def own(result: Any) -> Any:

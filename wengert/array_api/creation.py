@@ -6,6 +6,7 @@ import numpy as np
 
 from wengert.array.device import to_device
 from wengert.array.dtype import to_dtype
+from wengert.array.shape import as_int
 from wengert.array_api.arguments import together
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
@@ -85,6 +86,7 @@ def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Any:
     """Return a matrix with ones on its ``k``-th diagonal, above the main one for k > 0, and zeros elsewhere."""
     square = ops.eye(n_rows, n_cols, dtype=dtype, device=device)
+    k = as_int(k, "k")
     if k == 0:
         return square
     columns = square.shape[1]
@@ -147,6 +149,8 @@ def linspace(
     """Return ``num`` equally spaced numbers from ``start`` to ``stop``, which is left out if ``endpoint`` is false."""
     if endpoint:
         return ops.linspace(start, stop, num, dtype=dtype, device=device)
+    if num < 0:
+        raise ValueError(f"linspace(): num must not be negative, got {num}")
     return ops.linspace(start, stop, num + 1, dtype=dtype, device=device)[:num]
 
 

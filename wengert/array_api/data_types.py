@@ -7,7 +7,7 @@ from typing import Any
 from wengert.array import dtype as dtypes
 from wengert.array.device import to_device
 from wengert.array.dtype import BOOL, COMPLEX, FLOAT, INTEGER, DType, promote_types, real_of, to_dtype
-from wengert.array_api.arguments import NUMBERS
+from wengert.array_api.arguments import NUMBERS, operand
 from wengert.core.tensor import Tensor
 from wengert.errors import DTypeError
 from wengert.operators.to_dtype import converted
@@ -41,7 +41,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
         TypeError: for complex numbers to be made real; take ``real`` or ``abs`` of them.
     """
     to_device(device)
-    target = to_dtype(dtype)
+    x, target = operand("astype()", x), to_dtype(dtype)
     if x.dtype.category == COMPLEX and target.category in (INTEGER, FLOAT):
         raise DTypeError(f"astype(): {x.dtype} cannot be cast to {target}: take real(x), imag(x) or abs(x) first")
     return converted(x, target, copy)

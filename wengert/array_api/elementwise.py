@@ -6,7 +6,7 @@ Of two operands one may be a Python number, which takes the dtype of the array a
 from typing import Any
 
 from wengert.array.dtype import COMPLEX, FLOAT
-from wengert.array_api.arguments import own, promoted
+from wengert.array_api.arguments import operand, own, promoted
 from wengert.core.registry import ops
 
 __all__ = [
@@ -162,6 +162,7 @@ def exp(x: Any, /) -> Any:
 
 def expm1(x: Any, /) -> Any:
     """Return exp(x) - 1, exact near 0; at the complex 0 and infinities, what the standard says of exp."""
+    x = operand("expm1()", x)
     if x.dtype.category < COMPLEX:
         return ops.expm1(x)
     special = ops.logical_or(ops.eq(x, 0), ops.logical_not(ops.isfinite(x)))
@@ -263,6 +264,7 @@ def tan(x: Any, /) -> Any:
 
 def tanh(x: Any, /) -> Any:
     """Return the hyperbolic tangent; at a complex infinity ±1, with a zero of the imaginary part's sign beside it."""
+    x = operand("tanh()", x)
     if x.dtype.category < COMPLEX:
         return ops.tanh(x)
     a, b = ops.real(x), ops.imag(x)
@@ -322,11 +324,13 @@ def nextafter(x1: Any, x2: Any, /) -> Any:
 
 def round(x: Any, /) -> Any:
     """Return the nearest integer, of two equally near the even one; of a complex element, by parts."""
+    x = operand("round()", x)
     return _by_parts(ops.round, x)
 
 
 def sign(x: Any, /) -> Any:
     """Return x / |x|, 0 at 0, NaN at NaN."""
+    x = operand("sign()", x)
     if x.dtype.category < FLOAT:
         return ops.sign(x)
     return ops.where(ops.isnan(x), x, ops.sgn(x))
@@ -352,6 +356,7 @@ def conj(x: Any, /) -> Any:
 
 def imag(x: Any, /) -> Any:
     """Return the imaginary part; of a real array, zeros."""
+    x = operand("imag()", x)
     return ops.imag(x) if x.dtype.category == COMPLEX else ops.zeros_like(x)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from wengert.array_api.arguments import axes_in, axis_in
+from wengert.array_api.arguments import axes_in, axes_or_all, axis_in
 from wengert.core.registry import ops
 
 __all__ = [
@@ -48,7 +48,7 @@ def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backw
 
 
 def _axes(x: Any, axes: Any) -> tuple[int, ...] | None:
-    return None if axes is None else axes_in(tuple(axes), x.ndim)
+    return None if axes is None else axes_in(axes, x.ndim)
 
 
 def fftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
@@ -86,9 +86,9 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
 
 def fftshift(x: Any, /, *, axes: Any = None) -> Any:
     """Return the array with frequency zero moved to the middle of some axes; None means all."""
-    return ops.fft_fftshift(x, axes_in(axes, x.ndim))
+    return ops.fft_fftshift(x, axes_or_all(axes, x.ndim))
 
 
 def ifftshift(x: Any, /, *, axes: Any = None) -> Any:
     """Return the inverse of :func:`fftshift`."""
-    return ops.fft_ifftshift(x, axes_in(axes, x.ndim))
+    return ops.fft_ifftshift(x, axes_or_all(axes, x.ndim))

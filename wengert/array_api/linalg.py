@@ -6,7 +6,8 @@ Matrices lie in the last two axes, the axes before are a batch.
 from collections.abc import Sequence
 from typing import Any
 
-from wengert.array_api.arguments import axes_in, axis_in, own, promoted
+from wengert.array.shape import as_int
+from wengert.array_api.arguments import axes_in, axes_or_all, axis_in, own, promoted
 from wengert.array_api.reductions import sum_dtype
 from wengert.core.registry import ops
 from wengert.errors import ShapeError
@@ -49,10 +50,12 @@ def outer(x1: Any, x2: Any, /) -> Any:
 def tensordot(x1: Any, x2: Any, /, *, axes: int | Sequence[Sequence[int]] = 2) -> Any:
     """Return the products summed over the last ``axes`` axes of ``x1`` and first of ``x2``, or over pairs of named ones."""
     x1, x2 = promoted("tensordot", x1, x2)
-    if isinstance(axes, int):
-        return ops.tensordot(x1, x2, axes)
-    left, right = axes
-    return ops.tensordot(x1, x2, (list(axes_in(tuple(left), x1.ndim)), list(axes_in(tuple(right), x2.ndim))))
+    if not isinstance(axes, Sequence):
+        return ops.tensordot(x1, x2, as_int(axes, "axes"))
+    if len(axes) != 2 or not all(isinstance(part, Sequence) for part in axes) or len(axes[0]) != len(axes[1]):
+        raise ValueError(f"tensordot(): axes must be an int or two sequences of equally many axes, got {axes!r}")
+    left, right = axes_in(tuple(axes[0]), x1.ndim), axes_in(tuple(axes[1]), x2.ndim)
+    return ops.tensordot(x1, x2, (list(left), list(right)))
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
@@ -129,7 +132,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
 
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """Return (Σ |x|^ord)^(1/ord) over some axes (None: all); for 0 the number of nonzero elements, for ±inf the extreme."""
-    axes = axes_in(axis, x.ndim)
+    axes = axes_or_all(axis, x.ndim)
     if x.ndim and not axes:
         return ops.abs(x)
     return own(ops.linalg_vector_norm(x, ord, axes, keepdims))

@@ -4,7 +4,7 @@ from typing import Any
 
 from wengert.array.shape import as_int, size_of
 from wengert.array.shape import broadcast_shapes as broadcast
-from wengert.array_api.arguments import axes_in, axis_in, together
+from wengert.array_api.arguments import axes_in, axes_or_all, axis_in, together
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.errors import ShapeError
@@ -34,7 +34,10 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
         >>> xp.broadcast_shapes((2, 1), (3,))
         (2, 3)
     """
-    return broadcast("broadcast_shapes", *(size_of(s, "shape") for s in shapes))
+    sizes = [size_of(s, "shape") for s in shapes]
+    if any(n < 0 for size in sizes for n in size):
+        raise ShapeError(f"broadcast_shapes(): sizes must not be negative, got {', '.join(map(str, sizes))}")
+    return broadcast("broadcast_shapes", *sizes)
 
 
 def broadcast_to(x: Any, /, shape: Any) -> Any:
@@ -102,7 +105,7 @@ def expand_dims(x: Any, /, axis: Any) -> Any:
     Raises:
         IndexError: for a place out of range. ValueError: for one given twice.
     """
-    count = len(axis) if isinstance(axis, tuple) else 1
+    count = len(axis) if isinstance(axis, tuple | list) else 1
     for place in sorted(axes_in(axis, x.ndim + count)):
         x = ops.unsqueeze(x, place)
     return x
@@ -123,7 +126,7 @@ def squeeze(x: Any, /, axis: Any) -> Any:
 
 def flip(x: Any, /, *, axis: Any = None) -> Any:
     """Return the elements in reverse order along some axes; None means all."""
-    return ops.flip(x, axes_in(axis, x.ndim))
+    return ops.flip(x, axes_or_all(axis, x.ndim))
 
 
 def moveaxis(x: Any, source: Any, destination: Any, /) -> Any:

@@ -6,7 +6,7 @@ An empty tuple of axes reduces nothing; to the operators, as to PyTorch, it woul
 from typing import Any
 
 from wengert.array.dtype import BOOL, INTEGER, DType, int64, to_dtype, uint64
-from wengert.array_api.arguments import axes_in, axis_in, own
+from wengert.array_api.arguments import axes_or_all, axis_in, operand, own
 from wengert.core.registry import ops
 
 __all__ = [
@@ -16,7 +16,8 @@ __all__ = [
 
 def reduce(function: Any, x: Any, axis: Any, keepdims: bool, **options: Any) -> Any:
     """Call a reduction along some axes: an int, several in a tuple, or (None) all of them."""
-    axes = axes_in(axis, x.ndim)
+    x = operand("a reduction", x)
+    axes = axes_or_all(axis, x.ndim)
     if x.ndim and not axes:  # over a new axis of size one instead
         return function(ops.unsqueeze(x, -1), (x.ndim,), False, **options)
     return function(x, axes, keepdims, **options)
@@ -42,14 +43,16 @@ def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = Fals
         >>> xp.sum(xp.asarray([[1, 2], [3, 4]], dtype=xp.uint8), axis=0)
         tensor([4, 6], dtype=wengert.uint64)
     """
+    x = operand("sum()", x)
     return reduce(ops.sum, x, axis, keepdims, dtype=sum_dtype(x, dtype))
 
 
 def prod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """Return the product of the elements; of integers in int64 or uint64 unless ``dtype`` names another."""
+    x = operand("prod()", x)
     found = sum_dtype(x, dtype)
     x = ops.cast(x, found)
-    axes = axes_in(axis, x.ndim)
+    axes = axes_or_all(axis, x.ndim)
     for a in axes:
         x = ops.prod_dim(x, a, True, dtype=found)
     return x if keepdims else ops.reshape(x, [n for a, n in enumerate(x.shape) if a not in axes])
@@ -99,18 +102,19 @@ def std(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool 
 # ---- truth
 
 
-def _truth(x: Any) -> Any:
+def _truth(name: str, x: Any) -> Any:
+    x = operand(name, x)
     return x if x.dtype.category == BOOL else ops.ne(x, 0)
 
 
 def all(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Return whether every element is true (not zero); true if there are none."""
-    return reduce(ops.all, _truth(x), axis, keepdims)
+    return reduce(ops.all, _truth("all()", x), axis, keepdims)
 
 
 def any(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Return whether some element is true (not zero); false if there are none."""
-    return reduce(ops.any, _truth(x), axis, keepdims)
+    return reduce(ops.any, _truth("any()", x), axis, keepdims)
 
 
 # ---- along one axis

@@ -6,7 +6,7 @@ Values that are selected keep their gradients; positions and counts have none.
 from typing import Any, NamedTuple
 
 from wengert.array.dtype import COMPLEX, bool_, int64
-from wengert.array_api.arguments import axis_in, promoted
+from wengert.array_api.arguments import axis_in, operand, promoted
 from wengert.array_api.reductions import reduce
 from wengert.core.registry import ops
 from wengert.errors import ShapeError
@@ -90,6 +90,7 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
     Raises:
         ValueError: if no axis is given and the array is not one-dimensional. IndexError: for a place out of range.
     """
+    x = operand("take()", x)
     if axis is None:
         if x.ndim != 1:
             raise ValueError(f"take(): axis must be given for an array of {x.ndim} dimensions")

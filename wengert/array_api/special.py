@@ -4,9 +4,9 @@ The standard does not list them; ``scipy.special``, called on an array of any li
 turns to NumPy. So its functions, and all of SciPy that is written with them, keep the gradients of tensors.
 """
 
-import operator
 from typing import Any
 
+from wengert.array.shape import as_int
 from wengert.array_api.arguments import promoted
 from wengert.core.registry import ops
 
@@ -65,7 +65,7 @@ def gammaln(x: Any, /) -> Any:
 
 def multigammaln(a: Any, d: int, /) -> Any:
     """Return the logarithm of the multivariate gamma function of dimension ``d``."""
-    return ops.special_multigammaln(a, operator.index(d))
+    return ops.special_multigammaln(a, as_int(d, "d"))
 
 
 def psi(x: Any, /) -> Any:
@@ -78,7 +78,7 @@ digamma = psi
 
 def polygamma(n: int, x: Any, /) -> Any:
     """Return the ``n``-th derivative of psi."""
-    return ops.special_polygamma(operator.index(n), x)
+    return ops.special_polygamma(as_int(n, "n"), x)
 
 
 def gammainc(a: Any, x: Any, /) -> Any:
@@ -148,10 +148,11 @@ def entr(x: Any, /) -> Any:
 
 
 def kl_div(x: Any, y: Any, /) -> Any:
-    """Return x log(x / y) - x + y, which is y at x = 0; infinite where it is not defined."""
+    """Return x log(x / y) - x + y, which is y at x = 0; infinite where it is not defined, NaN beside NaN."""
     x, y = promoted("kl_div", x, y)
     value = ops.special_xlogy(x, x) - ops.special_xlogy(x, y) - x + y
-    return ops.where(ops.logical_or(ops.lt(x, 0), ops.lt(y, 0)), float("inf"), value)
+    outside = ops.logical_or(ops.lt(x, 0), ops.lt(y, 0))
+    return ops.where(ops.logical_and(outside, ops.logical_not(ops.isnan(x + y))), float("inf"), value)
 
 
 def exp2(x: Any, /) -> Any:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from wengert.core.apply import broadcast_spec, execute
+from wengert.core.apply import broadcast_spec, execute, write_out
 from wengert.core.explain import FAILURES, explained_composite
 from wengert.core.inplace import inplace_lane
 from wengert.core.lanes import binary_lane, general_lane, unary_lane
@@ -188,8 +188,9 @@ def nondifferentiable(
 
 
 def _guarded(op: Op) -> Kernel:
-    """Return the public function of a composite: NumPy's ``axis`` and ``keepdims`` are renamed, failures explained."""
+    """Return the public function of a composite: NumPy's ``axis`` and ``keepdims`` are renamed, ``out=`` served, failures explained."""
     function, flags, dims = op.kernel, op.signature.flags, "dim" in op.signature.index
+    own_out = "out" in op.signature.index
 
     def public(*args: Any, **kwargs: Any) -> Any:
         if dims and kwargs:
@@ -200,8 +201,10 @@ def _guarded(op: Op) -> Kernel:
             value = args[i] if i < len(args) else kwargs.get(name, True)
             if value is not True and value is not False:
                 op.signature.flag(name, value)
+        out = None if own_out or not kwargs else kwargs.pop("out", None)
         try:
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
+            return result if out is None else write_out(op, out, result)
         except FAILURES as error:
             better = explained_composite(op, args, kwargs, error)
             if better is error:

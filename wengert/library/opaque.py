@@ -36,6 +36,7 @@ class Opaque(Function):
 
     @classmethod
     def forward(cls, counts: tuple[Any, ...], *flat: Any) -> Any:
+        """Run the operator's function."""
         return cls.owner.invoke(counts, flat)
 
     @classmethod
@@ -63,6 +64,7 @@ class Opaque(Function):
 
     @classmethod
     def setup_context(cls, ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+        """Let the registered ``setup_context`` save what backward needs."""
         ctx.counts = inputs[0]
         if cls.context_rule is None:
             return
@@ -75,6 +77,11 @@ class Opaque(Function):
 
     @classmethod
     def backward(cls, ctx: Any, *grad_outputs: Any) -> Any:
+        """Run the registered backward; return one gradient per tensor.
+
+        Raises:
+            MissingRuleError: if there is none. RuntimeError: if it returns something else than one gradient per argument.
+        """
         if cls.rule is None:
             raise MissingRuleError(
                 f"{cls.owner.name} has no derivative; give it one with register_autograd, or detach() its arguments"
@@ -108,6 +115,11 @@ class Opaque(Function):
 
     @classmethod
     def jvp(cls, ctx: Any, *grad_inputs: Any) -> Any:
+        """Run the registered forward-mode rule.
+
+        Raises:
+            MissingRuleError: if there is none.
+        """
         if cls.push_rule is None:
             raise MissingRuleError(
                 f"{cls.owner.name} has no forward-mode derivative; register_autograd(backward, jvp=...)"
@@ -118,6 +130,7 @@ class Opaque(Function):
 
     @classmethod
     def vmap(cls, info: Any, in_dims: tuple[Any, ...], counts: Any, *flat: Any) -> Any:
+        """Run the registered batching rule, or one example after the other."""
         if cls.batch_rule is None:
             return cls._loop(info, in_dims[1:], counts, flat)
         args, kwargs = cls.split(counts, flat)

@@ -13,7 +13,7 @@ from typing import Any
 from wengert.core.inplace import rehistory
 from wengert.core.node import Leaf
 from wengert.core.state import thread
-from wengert.core.tensor import Tensor, View
+from wengert.core.tensor import Tensor, View, alias
 from wengert.tape.function import Function
 
 __all__ = ["Boundary"]
@@ -30,7 +30,7 @@ class ModuleInput(Function):
         """Return the tensors, each on a node of its own."""
         ctx.boundary = boundary
         ctx.set_materialize_grads(False)
-        return tensors
+        return tuple(map(alias, tensors))
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Grads:
@@ -46,7 +46,7 @@ class ModuleOutput(Function):
         """Return the tensors, each on a node of its own."""
         ctx.boundary = boundary
         ctx.set_materialize_grads(False)
-        return tensors
+        return tuple(map(alias, tensors))
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Grads:

@@ -377,20 +377,26 @@ def _combined(name: str, input: Any, product: Any, beta: Any, alpha: Any) -> Any
     return scaled if beta == 0 else _scaled(input, beta) + scaled
 
 
-@composite(samples=lambda s: [s((2,), (2, 3), (3,)), s((2,), (2, 3), (3,), beta=2, alpha=0.5)], method=True)
+@composite(
+    samples=lambda s: [s((2,), (2, 3), (3,)), s((2,), (2, 3), (3,), beta=2, alpha=0.5)], method=True, inplace=True
+)
 def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * input + alpha * (mat @ vec)``."""
     return _combined("addmv", input, ops.mv(mat, vec), beta, alpha)
 
 
-@composite(samples=lambda s: [s((2, 3), (2,), (3,)), s((2, 3), (2,), (3,), beta=2, alpha=0.5)], method=True)
+@composite(
+    samples=lambda s: [s((2, 3), (2,), (3,)), s((2, 3), (2,), (3,), beta=2, alpha=0.5)], method=True, inplace=True
+)
 def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * input + alpha * outer(vec1, vec2)``."""
     return _combined("addr", input, ops.outer(vec1, vec2), beta, alpha)
 
 
 @composite(
-    samples=lambda s: [s((2, 3), (2, 2, 2), (2, 2, 3)), s((2, 3), (2, 2, 1), (2, 1, 3), beta=2, alpha=0.5)], method=True
+    samples=lambda s: [s((2, 3), (2, 2, 2), (2, 2, 3)), s((2, 3), (2, 2, 1), (2, 1, 3), beta=2, alpha=0.5)],
+    method=True,
+    inplace=True,
 )
 def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * input + alpha * Σᵢ batch1[i] @ batch2[i]``."""
@@ -400,6 +406,7 @@ def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 
 @composite(
     samples=lambda s: [s((2, 2, 3), (2, 2, 2), (2, 2, 3)), s((3,), (2, 2, 1), (2, 1, 3), beta=2, alpha=0.5)],
     method=True,
+    inplace=True,
 )
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * input + alpha * (batch1 @ batch2)``, matrix by matrix."""

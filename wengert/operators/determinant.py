@@ -95,7 +95,7 @@ def _factors(name: str, a: Any) -> tuple[Any, Any, Any, Any]:
     home=(),
     samples=lambda s: [
         s(s.array(_A3)), s((4, 4)), s(s.array(_BATCH)), s(s.array(_COMPLEX)), s((1, 1)), s((0, 0)),
-        s(s.array(_RANK_1), grad=False),
+        s((3, 3), kind="complex"), s(s.array(_RANK_1), grad=False),
     ],
 )  # fmt: skip
 def cofactor(A: Inexact) -> Any:
@@ -124,6 +124,7 @@ def _cofactor_third(g: Any, A: Any, t: Any) -> Any:
     samples=lambda s: [
         s(s.array(_A3), (3, 3)), s(s.array(_BATCH), (2, 2, 2)), s(s.array(_COMPLEX), s.tensor((2, 2), kind="complex")),
         s((1, 1), (1, 1)), s((0, 0), (0, 0)), s(s.array(_RANK_1), (2, 2), grad=False),
+        s((3, 3), (3, 3), kind="complex"),
     ],
 )  # fmt: skip
 def cofactor_push(A: Inexact, t: Inexact) -> Any:

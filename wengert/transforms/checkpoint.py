@@ -370,10 +370,10 @@ def checkpoint(
         debug if _settings.debug is None else _settings.debug,
         early_stop if _settings.early_stop is None else _settings.early_stop,
     )
-    contexts = context_fn()
+    contexts: Any = context_fn()
     if not isinstance(contexts, tuple | list) or len(contexts) != 2:
         given = type(contexts).__name__
-        raise TypeError(f"checkpoint(): context_fn must return two contexts, for the forward and the recomputation, got {given}")
+        raise TypeError(f"checkpoint(): context_fn must return two contexts, of forward and recomputation, got {given}")
     forward, again = contexts
     region = Region(function, args, kwargs, options, preserve_rng_state, again)
     result = region  # nothing a function could return

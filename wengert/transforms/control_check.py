@@ -59,6 +59,8 @@ class Pattern:
         Raises:
             TypeError: for another structure, or another type of leaf. ShapeError, DTypeError: naming the leaf.
         """
+        if self.spec.kind is None and isinstance(value, Tensor) and _fact(value) == self.facts[0]:
+            return [value]  # most often, a tensor alone
         leaves, spec = tree.flatten(value)
         if spec != self.spec:
             raise TypeError(f"{what} is not of the structure of {like}: {_structures(spec, self.spec)}")

@@ -127,12 +127,13 @@ class _Steps:
     """The body of a scan and what it is held to.
 
     Attributes:
-        title: names the body. carry: the pattern of the carry. outputs: that of an output, None before the first step.
+        title, carry_title, output_title: name the body and what it returns. carry: the pattern of the carry. outputs: that of an output, None before the first step.
     """
 
     def __init__(self, name: str, body: Any, init: tuple[Any, Any], spec: tree.Spec, dim: int, reverse: bool) -> None:
         self.name, self.body, self.spec, self.dim, self.reverse = name, body, spec, dim, reverse
         self.title = f"{name}(): {'f' if name == 'map' else 'combine_fn'}"
+        self.carry_title, self.output_title = f"{name}(): the carry that combine_fn returns", f"{name}(): an output"
         self.carry = Pattern(*init)
         self.outputs: Pattern | None = None
         self.carry_names = ["the carry" + path for path in tree.paths(tree.unflatten(*init))]
@@ -160,10 +161,9 @@ class _Steps:
         if not isinstance(result, tuple | list) or len(result) != 2:
             raise TypeError(f"{self.name}(): combine_fn must return (carry, output), got {type(result).__name__}"
                             f"{f' of {len(result)}' if isinstance(result, tuple | list) else ''}")  # fmt: skip
-        carry = self.carry.match(result[0], f"{self.name}(): the carry that combine_fn returns", "init", _tensor)
+        carry = self.carry.match(result[0], self.carry_title, "init", _tensor)
         if self.outputs is not None:
-            what = f"{self.name}(): an output"
-            return carry, self.outputs.match(result[1], what, "the output of the first step", _tensor)
+            return carry, self.outputs.match(result[1], self.output_title, "the output of the first step", _tensor)
         leaves, spec = tree.flatten(result[1])
         leaves = [_tensor(v) for v in leaves]
         self.outputs = Pattern(leaves, spec)
@@ -190,7 +190,9 @@ def _tensor(leaf: Any) -> Any:
         return leaf
     if not isinstance(leaf, bool | int | float | complex | np.generic | np.ndarray):
         kind = type(leaf).__name__
-        raise TypeError(f"scan() and map(): the leaves of a carry and of an output must be tensors, numbers or None, got {kind}")
+        raise TypeError(
+            f"scan(), map(): the leaves of a carry and an output must be tensors, numbers or None, got {kind}"
+        )
     return as_tensor(leaf)
 
 

@@ -170,7 +170,9 @@ def differentiable_root(label: str, fn: Fn, x: Any, find: Callable[[Fn, Any], An
         if not isinstance(found, Tensor):
             raise TypeError(f"{label}: the solver must return a tensor, got {type(found).__name__}")
         if found.shape != x.shape:
-            raise ShapeError(f"{label}: the solver returned shape {tuple(found.shape)} for an unknown of {tuple(x.shape)}")
+            raise ShapeError(
+                f"{label}: the solver returned shape {tuple(found.shape)} for an unknown of {tuple(x.shape)}"
+            )
         found = constant(found)
     return _attached(label, fn, found, solver) if thread.state.grad or top() is not None else found
 

@@ -23,7 +23,19 @@ from wengert.tape.lane import GRADIENT, LEFT, ZERO, drain, wrapped
 from wengert.tape.modes import enable_grad
 from wengert.tape.walk import Walk
 
-__all__ = ["Key", "Link", "Local", "attach", "concrete", "constant", "is_plain", "key_of", "link", "node_of", "variable"]
+__all__ = [
+    "Key",
+    "Link",
+    "Local",
+    "attach",
+    "concrete",
+    "constant",
+    "is_plain",
+    "key_of",
+    "link",
+    "node_of",
+    "variable",
+]
 
 Pull = Callable[[list[Any], list[Any]], Sequence[Any]]
 

@@ -76,8 +76,9 @@ def equal_steps(method: Tableau, rhs: Rhs, y: Any, times: list[float], control: 
         h = (stop - start) / count
         taken += count
         if taken > control.max_steps:
+            size = control.step_size or abs(h)
             raise RuntimeError(f"odeint(): from t = {times[0]:g} to {stop:g} needs more than max_steps = {control.max_steps} "
-                               f"steps of {control.step_size or abs(h):.3g}; raise max_steps, or take larger steps")  # fmt: skip
+                               f"steps of {size:.3g}; raise max_steps, or take larger steps")  # fmt: skip
         for i in range(count):
             t = start + i * h
             step = runge_kutta(method, rhs, t, y, (stop if i == count - 1 else start + (i + 1) * h) - t, slope)

@@ -21,7 +21,9 @@ from wengert.transforms.ode_steps import Rhs
 __all__ = ["continuous"]
 
 
-def continuous(problem: Problem, y: Any, times: list[float], watch: EventWatch | None = None) -> tuple[Any, Arrival | None]:
+def continuous(
+    problem: Problem, y: Any, times: list[float], watch: EventWatch | None = None
+) -> tuple[Any, Arrival | None]:
     """Integrate unrecorded; the derivative solves the adjoint equation."""
 
     def pull(states: Any, cotangent: Any, times: list[float], reads: Reads) -> Gradients:

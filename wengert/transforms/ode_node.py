@@ -52,7 +52,9 @@ def attached(
     offset = generator.offset
     start = Local(lambda y: [problem.rhs(times[0], y)], slot)
     if generator.offset != offset:
-        raise RuntimeError("odeint(): func draws random numbers, and its derivative runs it again; use adjoint='discrete'")
+        raise RuntimeError(
+            "odeint(): func draws random numbers, and its derivative runs it again; use adjoint='discrete'"
+        )
     reads: Reads = dict(start.reads)
     reads.pop(key_of(slot._node), None)
     origin = node_of(y)
