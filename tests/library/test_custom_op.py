@@ -316,10 +316,10 @@ def test_an_operator_that_changes_its_argument():
 
 def test_what_is_missing_is_named_where_it_is_needed():
     op = custom_op("demo::cube", cube_forward, mutates_args=())
-    result = op(X.clone().requires_grad_())
-    assert result.requires_grad
-    with pytest.raises(MissingRuleError, match=r"demo::cube has no derivative; .*register_autograd"):
-        result.sum().backward()
+    with pytest.raises(MissingRuleError, match=r"demo::cube has no derivative, .*register_autograd"):
+        op(X.clone().requires_grad_())
+    with wg.no_grad():
+        assert not op(X.clone().requires_grad_()).requires_grad
     op.register_autograd(cube_backward, setup_context=cube_setup)
     with pytest.raises(MissingRuleError, match=r"demo::cube has no forward-mode derivative"):
         jvp(op, (X,), (X,))

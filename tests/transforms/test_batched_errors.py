@@ -158,7 +158,7 @@ def test_a_bias_is_not_broadcast() -> None:
             func.vmap(lambda x, b=beta: wg.addmm(x, x, x, beta=b))(wg.ones(2, 2, 2, dtype=wg.int64))
 
 
-REFUSED = {name: [s for s in samples_of(op) if isinstance(s, ErrorSample)]
+REFUSED: dict[str, list[Any]] = {name: [s for s in samples_of(op) if isinstance(s, ErrorSample)]
            for name, op in operators().items() if op.name == name}  # fmt: skip
 
 

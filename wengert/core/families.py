@@ -188,7 +188,7 @@ def nondifferentiable(
 
 
 def _guarded(op: Op) -> Kernel:
-    """Return the public function of a composite: NumPy's ``axis`` and ``keepdims`` are renamed, ``out=`` served, failures explained."""
+    """Return the public function of a composite: NumPy's names are renamed, ``out=`` served, failures explained."""
     function, flags, dims = op.kernel, op.signature.flags, "dim" in op.signature.index
     own_out = "out" in op.signature.index
 

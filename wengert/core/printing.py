@@ -92,8 +92,6 @@ def format_tensor(tensor: Any) -> str:
     array: Any = tensor._payload
     if not isinstance(array, np.ndarray):
         return repr(array)
-    if not isinstance(array, np.ndarray):
-        return repr(array)
     if array.dtype.kind == "V":
         array = array.astype(np.float32)
     prefix = f"{'Parameter containing:' + chr(10) if type(tensor).__name__ == 'Parameter' else ''}tensor("

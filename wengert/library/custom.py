@@ -226,6 +226,12 @@ class CustomOpDef:
                 raise MissingRuleError(
                     f"{self.name}(): '{name}' requires a gradient, but keyword-only arguments have none; detach() it"
                 )
+        wanted = thread.state.grad and any(isinstance(v, Tensor) and v.requires_grad for v in flat)
+        if wanted and self._function.rule is None and not self.mutated:
+            raise MissingRuleError(
+                f"{self.name} has no derivative, and an argument requires one; give it one with register_autograd, or detach() "
+                "its arguments"
+            )
         found = self._function.apply(counts, *flat)
         return None if self._returns == "none" else list(found) if self._returns == "list" else found
 

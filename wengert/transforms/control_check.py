@@ -10,7 +10,7 @@ from wengert.array.dtype import dtype_of
 from wengert.core.tensor import INFERENCE, Tensor
 from wengert.errors import DTypeError, InplaceError, ShapeError
 
-__all__ = ["Pattern", "Watch", "check_callable", "watch"]
+__all__ = ["Pattern", "Watch", "check_callable", "version", "watch", "written"]
 
 
 def check_callable(name: str, **functions: Any) -> None:
@@ -124,7 +124,7 @@ class Watch:
 
     def __init__(self, names: Sequence[str], values: Sequence[Any]) -> None:
         self.names, self.values = names, values
-        self.versions = [_version(value) for value in values]
+        self.versions = [version(value) for value in values]
 
     def check(self, what: str) -> None:
         """Compare the versions with those at the start.
@@ -132,18 +132,23 @@ class Watch:
         Raises:
             InplaceError: naming the body and the tensor that it wrote to.
         """
-        if [_version(value) for value in self.values] == self.versions:
+        if [version(value) for value in self.values] == self.versions:
             return
-        for name, value, version in zip(self.names, self.values, self.versions, strict=True):
-            if _version(value) != version:
-                raise InplaceError(
-                    f"{what} changed {name} (shape {tuple(value.shape)}) in place, by "
-                    f"{value._cell.first_write_after(version)}; it may only compute: change it out of "
-                    f"place and return it, or change a clone()"
-                )
+        for name, value, before in zip(self.names, self.values, self.versions, strict=True):
+            if version(value) != before:
+                raise written(what, name, value, before)
 
 
-def _version(value: Any) -> int:
+def written(what: str, name: str, value: Any, before: int) -> InplaceError:
+    """Return the error for a function that wrote to a tensor whose version was ``before``."""
+    return InplaceError(
+        f"{what} changed {name} (shape {tuple(value.shape)}) in place, by {value._cell.first_write_after(before)}; it may "
+        "only compute: change it out of place and return it, or change a clone()"
+    )
+
+
+def version(value: Any) -> int:
+    """Return how often the memory of a tensor was written; 0 for anything else, and in inference mode."""
     cell = getattr(value, "_cell", None)
     return 0 if cell is None or cell is INFERENCE else int(cell.count)
 

@@ -127,7 +127,8 @@ class _Steps:
     """The body of a scan and what it is held to.
 
     Attributes:
-        title, carry_title, output_title: name the body and what it returns. carry: the pattern of the carry. outputs: that of an output, None before the first step.
+        title, carry_title, output_title: name the body and what it returns.
+        carry: the pattern of the carry. outputs: that of an output, None before the first step.
     """
 
     def __init__(self, name: str, body: Any, init: tuple[Any, Any], spec: tree.Spec, dim: int, reverse: bool) -> None:

@@ -10,7 +10,7 @@ from wengert.core.interpret import level_of
 from wengert.core.registry import ops
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array
-from wengert.transforms.control_check import Watch, check_callable
+from wengert.transforms.control_check import check_callable, version, written
 from wengert.transforms.local import constant, node_of
 from wengert.transforms.ode_adaptive import Control
 from wengert.transforms.ode_adjoint import continuous
@@ -111,15 +111,17 @@ def right_hand_side(func: Callable[..., Any], args: tuple[Any, ...], packing: Pa
     Raises:
         InplaceError: if the function changes in place the state that it is given, or what it returned the time before.
     """
-    last = Watch((), ())
+    last, last_version = None, 0
 
     def rhs(t: Any, y: Any) -> Any:
-        nonlocal last
-        given = Watch(("the state y",), (y,))
+        nonlocal last, last_version
+        given = version(y)
         slope = packing.pack(func(time_tensor(t, dtype), packing.unpack(y), *args))
-        for seen in (given, last):
-            seen.check("odeint(): func")
-        last = Watch(("what it returned the time before",), (slope,))
+        if version(y) != given:
+            raise written("odeint(): func", "the state y", y, given)
+        if version(last) != last_version:
+            raise written("odeint(): func", "what it returned the time before", last, last_version)
+        last, last_version = slope, version(slope)
         return slope
 
     return rhs
