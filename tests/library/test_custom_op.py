@@ -79,7 +79,7 @@ def test_it_is_called_like_the_function_and_stands_in_the_registry():
     assert registry.operators()["demo::cube"] is op.op
     assert repr(op) == "<operator demo::cube(Tensor x) -> Tensor>"
     assert op.__doc__ == "Return the third power."
-    with pytest.raises(AttributeError, match=r"library 'demo' has no operator 'cub'; it has \['cube'\]"):
+    with pytest.raises(AttributeError, match=r"library 'demo' has no operator 'cub'; it has \[.*'cube'"):
         _ = wg.ops.demo.cub
 
 

@@ -75,9 +75,8 @@ def test_planted_faults_are_found(operator, plant, found, monkeypatch):
 
 def test_opcheck_names_what_failed(monkeypatch):
     Planted(monkeypatch, "matmul").rule("input", lambda r: lambda g, *a: 2 * r(g, *a))
-    with pytest.raises(Failure, match="central differences") as caught:
+    with pytest.raises(Failure, match=r"(?s)matmul.*vjp.*central differences"):
         opcheck("matmul")
-    assert any("vjp of matmul" in note for note in caught.value.__notes__)
 
 
 def test_every_check_is_known_by_name():

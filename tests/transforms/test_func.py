@@ -750,3 +750,12 @@ def test_functions_without_a_name() -> None:
     same(grad(Cubed())(X), [3.0, 12.0, 27.0])
     same(vmap(grad(Cubed()))(BATCH), 3 * BATCH**2)
     assert grad(cube).__name__ == "cube"
+
+
+@pytest.mark.parametrize("cast", [lambda x: x.long(), lambda x: x > 0, lambda x: x.argsort(), lambda x: x.int() * 2])
+def test_whole_numbers_do_not_move(cast):
+    x = wg.tensor([1.5, -0.5])
+    value, tangent = func.jvp(cast, (x,), (wg.ones(2),))
+    assert not tangent.any()
+    assert tuple(tangent.shape) == tuple(value.shape)
+    assert not func.jacfwd(cast)(x).any()

@@ -19,6 +19,7 @@ Rules call operators, so that they can be differentiated, nested and captured.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from wengert.array.dtype import FLOAT
 from wengert.core.apply import common_dtype, execute
 from wengert.core.operator import Op, Spec
 from wengert.core.registry import ops
@@ -26,7 +27,9 @@ from wengert.core.signature import AXES, AXIS, AXIS_OR_NONE, DIMS
 from wengert.core.tensor import Tensor
 from wengert.errors import TransformError
 
-__all__ = ["RULES", "Body", "broadcast", "example_specs", "expanded", "folded", "front", "loop", "prepended", "shifted"]
+__all__ = [
+    "RULES", "Body", "broadcast", "example_specs", "expanded", "folded", "front", "loop", "of_nothing", "prepended", "shifted",
+]  # fmt: skip
 
 Batched = Sequence[Any]
 
@@ -210,6 +213,23 @@ def example(value: Any, batched: Any, number: int) -> Any:
     if isinstance(value, tuple) and isinstance(batched, tuple):
         return tuple(example(v, b, number) for v, b in zip(value, batched, strict=True))
     return ops.select(value, 0, number) if batched else value
+
+
+def of_nothing(op: Op, values: Sequence[Any], batched: Batched) -> tuple[Any, ...]:
+    """Return what an operator gives for a batch of no examples: nothing, in the shapes that its spec says.
+
+    Sums of no elements of its arguments are added, so that gradients (zeros) find their way to them.
+    """
+    specs = op.infer(example_specs(values, batched))
+    found = [ops.zeros((0, *s.shape), dtype=s.dtype) for s in ([specs] if op.single else specs)]
+    if op.family == "nondifferentiable":
+        return tuple(found)
+    for i in op.signature.inputs:
+        for value in values[i] if isinstance(values[i], tuple) else (values[i],):
+            if isinstance(value, Tensor) and value.dtype.category >= FLOAT:
+                zero = ops.sum(ops.narrow(ops.reshape(value, (value.numel(),)), 0, 0, 0))
+                found = [f + ops.cast(zero, f.dtype) if f.dtype.category >= FLOAT else f for f in found]
+    return tuple(found)
 
 
 def refuse(op: Op, values: list[Any], batched: Batched, size: int) -> Any:

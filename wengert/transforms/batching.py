@@ -7,7 +7,7 @@ rule (see :mod:`wengert.core.batch`) runs it on the whole batch.
 from typing import Any
 
 from wengert.core.apply import execute
-from wengert.core.batch import RULES, Body
+from wengert.core.batch import RULES, Body, of_nothing
 from wengert.core.interpret import Level, Payload, lifted, owned_like, wrapped
 from wengert.core.operator import Op
 from wengert.core.registry import ops
@@ -94,6 +94,8 @@ class BatchLevel(Level):
         if not any(any(b) if isinstance(b, tuple) else b for b in batched):
             found = execute(op, below)
             return tuple(self.wrap(t, False) for t in ((found,) if op.single else found))
+        if not self.size and op.batch != "refuse":
+            return tuple(self.wrap(t, True) for t in of_nothing(op, below, batched))
         if isinstance(op.batch, Body):
             return self._run_body(op, below, batched)
         rule = RULES.get(op.batch, op.batch)

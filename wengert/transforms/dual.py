@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.dtype import FLOAT
 from wengert.core.apply import execute
 from wengert.core.interpret import Level, Payload, given_back, lifted, wrapped
 from wengert.core.operator import Op
@@ -262,7 +263,9 @@ def _tangents(value: Any) -> Any:
 
 
 def _like(tangent: Any, primal: Any) -> Any:
-    """Return a tangent in the dtype of its primal."""
+    """Return a tangent in the dtype of its primal; whole numbers do not move, and have none."""
+    if primal.dtype.category < FLOAT:
+        return None
     return tangent if tangent is None or tangent.dtype is primal.dtype else ops.cast(tangent, primal.dtype)
 
 
