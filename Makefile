@@ -16,6 +16,10 @@ ARGS   ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# A process for each core, each with one thread of NumPy's BLAS: more would only wait for each other.
+TESTS := -m pytest --numprocesses=auto --dist=loadfile
+test peers: export OMP_NUM_THREADS ?= 1
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
@@ -41,10 +45,10 @@ demo: $(VENV)/with-demo
 	$(VENV)/bin/python -m wengert demo $(ARGS)
 
 test: $(VENV)/with-test
-	$(VENV)/bin/python -m pytest --ignore=tests/peers $(ARGS)
+	$(VENV)/bin/python $(TESTS) --ignore=tests/peers $(ARGS)
 
 peers: $(PEERS)/with-test $(PEERS)/with-peers
-	$(PEERS)/bin/python -m pytest tests/peers $(ARGS)
+	$(PEERS)/bin/python $(TESTS) tests/peers $(ARGS)
 
 bench: $(PEERS)/with-bench
 	$(PEERS)/bin/python -m benchmarks $(addprefix --only=,$(ONLY)) $(ARGS)

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from wengert.array.dtype import FLOAT
 from wengert.core.interpret import entered
 from wengert.core.state import thread
-from wengert.core.tensor import Tensor, refresh
+from wengert.core.tensor import Tensor, node_of
 from wengert.errors import DTypeError, ShapeError
 from wengert.transforms.dual import Dual, DualLevel, parts
 
@@ -98,7 +99,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     for name, value in (("tensor", tensor), ("tangent", tangent)):
         if not isinstance(value, Tensor):
             raise TypeError(f"make_dual(): {name} must be a tensor, got {type(value).__name__}")
-        if value.dtype.category < 2:
+        if value.dtype.category < FLOAT:
             raise DTypeError(f"make_dual(): {name} must be floating-point or complex, got {value.dtype}")
     if tuple(tensor.shape) != tuple(tangent.shape):
         raise ShapeError(
@@ -111,7 +112,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     primal = parts(tensor)[0] if _is_dual(tensor, running) else tensor
     direction = parts(tangent)[0] if _is_dual(tangent, running) else tangent
     out = running.wrap(primal, direction)
-    out._node = tensor._node if tensor._view is None else refresh(tensor)
+    out._node = node_of(tensor)
     return out
 
 

@@ -306,11 +306,11 @@ def _jacobian(
     with recording():
         several, given = _tensors(inputs, "inputs", name)
         if strategy == "forward-mode":
-            several_out, rows = _columns(func, given, create_graph, vectorize)
+            several_out, rows = _columns(name, func, given, create_graph, vectorize)
         else:
             given = _fresh(given, create_graph, name)
             several_out, outputs = _call(func, given, name, strict)
-            pulls = [_pullback(i, outputs, given, create_graph, strict) for i in range(len(outputs))]
+            pulls = [_pullback(name, i, outputs, given, create_graph, strict) for i in range(len(outputs))]
             rows = tuple(_rows(pull, out, given, vectorize) for pull, out in zip(pulls, outputs, strict=True))
     found = tuple(_given(row, several, create_graph) for row in rows)
     return found if several_out else found[0]
@@ -326,14 +326,14 @@ def _check_strategy(name: str, strategy: str, strict: bool, vectorize: bool) -> 
 
 
 def _columns(
-    func: Callable[..., Any], inputs: Tensors, create_graph: bool, vectorize: bool
+    name: str, func: Callable[..., Any], inputs: Tensors, create_graph: bool, vectorize: bool
 ) -> tuple[bool, tuple[Tensors, ...]]:
     """Return whether the function returned a tuple, and its Jacobian by forward mode: result[output][input]."""
     given = inputs if create_graph else tuple(v.detach() for v in inputs)
     several: list[bool] = []
 
     def listed(*values: Any) -> Tensors:
-        found, outputs = _call(func, values, "jacobian", strict=False)
+        found, outputs = _call(func, values, name, strict=False)
         several.append(found)
         return outputs
 
@@ -341,16 +341,18 @@ def _columns(
     return several[0], rows
 
 
-def _pullback(number: int, outputs: Tensors, inputs: Tensors, create_graph: bool, strict: bool) -> Callable[[Any], Any]:
+def _pullback(
+    name: str, number: int, outputs: Tensors, inputs: Tensors, create_graph: bool, strict: bool
+) -> Callable[[Any], Any]:
     """Return the function from a cotangent of one output to those of the inputs."""
     if outputs[number].is_complex():
-        raise RuntimeError(f"jacobian(): output {number} is complex, and a row of its Jacobian is no gradient; "
+        raise RuntimeError(f"{name}(): output {number} is complex, and a row of its Jacobian is no gradient; "
                            f"use vjp() with a v of your own, or take the real and imaginary parts apart")  # fmt: skip
     lost = f"output {number} of func is independent of input {{}}"
 
     def pull(cotangent: Any) -> Tensors:
         found = _gradients((outputs[number],), inputs, (cotangent,), create_graph=create_graph, retain_graph=True)
-        return _filled(found, inputs, "jacobian", strict, create_graph, lost, JACOBIAN_FLAT)
+        return _filled(found, inputs, name, strict, create_graph, lost, JACOBIAN_FLAT)
 
     return pull
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from wengert.array.dtype import can_cast
 from wengert.core.apply import call, execute
-from wengert.core.interpret import Payload, write
+from wengert.core.interpret import has_history, write
 from wengert.core.node import Leaf, OpNode, next_sequence
 from wengert.core.operator import Op
 from wengert.core.place import here
@@ -76,7 +76,7 @@ def adopt(name: str, tensor: Any, result: Any) -> Any:
             else:
                 result = execute(operators()["expand"], [result, target.shape])
                 source = result._payload
-        except (ValueError, RuntimeError):
+        except ValueError:  # NumPy's, or the ShapeError of expand
             raise ShapeError(
                 f"{name}(): a result of shape {tuple(source.shape)} does not fit the tensor of shape "
                 f"{tuple(target.shape)} it is written to"
@@ -172,15 +172,7 @@ def _recording(*values: Any) -> bool:
     """True if an operator on these values would be recorded."""
     if not thread.state.grad:
         return False
-    return any(_has_history(v) for v in values if isinstance(v, Tensor))
-
-
-def _has_history(tensor: Any) -> bool:
-    """True if a tensor has history, or one of a level below that it consists of."""
-    if (tensor._node if tensor._view is None else refresh(tensor)) is not None:
-        return True
-    payload = tensor._payload
-    return isinstance(payload, Payload) and any(map(_has_history, payload.parts))
+    return any(has_history(v) for v in values if isinstance(v, Tensor))
 
 
 def _copy_of(tensor: Any) -> Any:

@@ -19,7 +19,7 @@ import numpy as np
 from wengert.core.operator import Op
 from wengert.core.record import record
 from wengert.core.state import State, thread
-from wengert.core.tensor import INFERENCE, Tensor, View, alias, from_array, version_of
+from wengert.core.tensor import INFERENCE, Tensor, View, alias, from_array, node_of, version_of
 from wengert.errors import TransformError
 
 __all__ = [
@@ -29,12 +29,15 @@ __all__ = [
     "admitted",
     "entered",
     "given_back",
+    "has_history",
+    "has_history_below",
     "highest",
     "level_of",
     "lifted",
     "memory_of",
     "owned_like",
     "top",
+    "watched",
     "watching",
     "wrapped",
     "write",
@@ -270,14 +273,19 @@ def highest(tensors: Any) -> Level | None:
 def intercepted(op: Op, values: list[Any], run: Callable[[Op, list[Any]], Any], state: State) -> Any:
     """Let the stack run an operator; NotImplemented if its arguments are all plain. ``run`` runs any operator."""
     if state.watchers:
-        outer, watcher = state.watchers, state.watchers[-1]
-        state.watchers = outer[:-1]
-        try:
-            return watcher.around(op, values, lambda given: run(op, given))
-        finally:
-            state.watchers = outer
+        return watched(op, values, lambda given: run(op, given), state)
     level = highest(_tensors(op, values))
     return interpret(level, op, values, state) if level is not None else NotImplemented
+
+
+def watched(op: Op, values: list[Any], run: Callable[[list[Any]], Any], state: State) -> Any:
+    """Let the innermost watcher run a call by ``run(values)``, which the watchers around it see in turn."""
+    outer = state.watchers
+    state.watchers = outer[:-1]
+    try:
+        return outer[-1].around(op, values, run)
+    finally:
+        state.watchers = outer
 
 
 def interpret(level: Level, op: Op, values: list[Any], state: State) -> Any:
@@ -313,6 +321,17 @@ def memory_of(tensor: Any) -> Any:
     """Return the array below all levels: under vmap, that of all examples; of a dual number, the primal's."""
     held = tensor._payload
     return memory_of(held.carrier) if isinstance(held, Payload) else held
+
+
+def has_history(tensor: Any) -> bool:
+    """True if a tensor is recorded, or one of those below that it consists of."""
+    return node_of(tensor) is not None or has_history_below(tensor)
+
+
+def has_history_below(tensor: Any) -> bool:
+    """True if a tensor of a level below, of which this one consists, is recorded."""
+    held = tensor._payload
+    return isinstance(held, Payload) and any(map(has_history, held.parts))
 
 
 def owned_like(tensor: Any, source: Any) -> Any:

@@ -175,10 +175,11 @@ class Rules:
         key = mask << 1 | conjugate
         found = self.plans.get(key)
         if found is None:
-            found = self.plans[key] = self._make(mask, conjugate)
+            found = self.plans[key] = self.make(mask, conjugate)
         return found
 
-    def _make(self, mask: int, conjugate: bool) -> Plan:
+    def make(self, mask: int, conjugate: bool) -> Plan:
+        """Return the plan that :meth:`plan` keeps, made anew from the rules as they are."""
         chosen = [(k, i) for k, i in enumerate(self.inputs) if mask >> k & 1 and not self.missing(i)]
         if self.joint is not None:
             rule, slots = self.joint

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from wengert.array.device import to_device
-from wengert.array.dtype import DType, dtype_of
+from wengert.array.dtype import FLOAT, DType, dtype_of
 from wengert.array.layout import channels_last, channels_last_3d, has_order, is_arranged, memory_order
 from wengert.array.shape import Size, axis_of
 from wengert.core.legacy import legacy_array
@@ -25,7 +25,7 @@ from wengert.core.state import local, thread
 from wengert.errors import DTypeError, GradientLossWarning, ShapeError
 from wengert.settings import settings
 
-__all__ = ["Tensor", "View", "alias", "from_array", "keep_retaining", "raw", "replay", "version_of", "wrote"]
+__all__ = ["Tensor", "View", "alias", "from_array", "keep_retaining", "node_of", "raw", "replay", "version_of", "wrote"]
 
 INFERENCE = InferenceVersion()
 
@@ -188,7 +188,7 @@ class Tensor(TensorMethods):
                 self._leaf, self._node = node, None
             return self
         if node is None:
-            if self.dtype.category < 2:
+            if self.dtype.category < FLOAT:
                 raise DTypeError(
                     f"only floating-point and complex tensors can require gradients, this one is {self.dtype}"
                 )
@@ -259,7 +259,7 @@ class Tensor(TensorMethods):
     def data(self, value: "Tensor") -> None:
         if not isinstance(value, Tensor):
             raise TypeError(f"data must be a tensor, got {type(value).__name__}")
-        if self._node is not None and value.dtype.category < 2:
+        if self._node is not None and value.dtype.category < FLOAT:
             raise DTypeError(
                 f"the data of a tensor that requires grad must be floating-point or complex, got {value.dtype}"
             )
@@ -347,7 +347,7 @@ class Tensor(TensorMethods):
         return complex(self._scalar("complex"))
 
     def __index__(self) -> int:
-        if self.dtype.category > 1 or self._payload.size != 1:
+        if self.dtype.category >= FLOAT or self._payload.size != 1:
             raise TypeError(f"only integer tensors of one element can be used as an index, this is {self.dtype} "
                             f"of shape {tuple(self.shape)}")  # fmt: skip
         return int(self.item())
@@ -457,6 +457,11 @@ def raw(tensor: Any, what: str = "this operation") -> np.ndarray[Any, Any]:
 def wrote(tensor: Any, name: str = "an in-place operation") -> None:
     """Note that the tensor's memory was written, so that a later backward can tell."""
     version_of(tensor).bump(name, here(1))
+
+
+def node_of(tensor: Any) -> Node | None:
+    """Return where the gradient of a tensor arrives, or None."""
+    return tensor._node if tensor._view is None else refresh(tensor)
 
 
 def refresh(tensor: Any) -> Node | None:

@@ -36,7 +36,6 @@ from wengert.testing.opcheck import opcheck
 
 __all__ = [
     "Body", "CustomOpDef", "Op", "Spec", "bilinear", "composite", "custom_op", "elementwise", "folded", "front",
-    "infer_schema", "linear",
-    "nondifferentiable", "opcheck", "operator", "operators", "ops", "register_autograd", "register_fake", "register_kernel",
-    "register_vmap",
+    "infer_schema", "linear", "nondifferentiable", "opcheck", "operator", "operators", "ops", "register_autograd",
+    "register_fake", "register_kernel", "register_vmap",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from wengert.core.inplace import check_writable
+from wengert.core.interpret import watched
 from wengert.core.operator import Op, Spec
 from wengert.core.registry import operators, ops, register, withdraw
 from wengert.core.state import thread
@@ -118,7 +119,7 @@ class CustomOpDef:
 
     def __reduce__(self) -> Any:
         """Copied and pickled by name: there is one of each operator."""
-        return _named, (self.name,)
+        return _definition, (self.name,)
 
     def _positions(self, mutates_args: Any) -> tuple[int, ...]:
         index = self.op.signature.index
@@ -203,14 +204,7 @@ class CustomOpDef:
         for slot, value, check in zip(signature.slots, values, self._checks, strict=True):
             check(self.name, slot, value)
         state = thread.state
-        if state.watchers:
-            outer, watcher = state.watchers, state.watchers[-1]
-            state.watchers = outer[:-1]
-            try:
-                return watcher.around(self.op, values, self._run)
-            finally:
-                state.watchers = outer
-        return self._run(values)
+        return watched(self.op, values, self._run, state) if state.watchers else self._run(values)
 
     def _run(self, values: list[Any]) -> Any:
         counts = tuple(len(v) if isinstance(v, list | tuple) and i in self.op.signature.inputs else None
@@ -320,15 +314,11 @@ def _unset(value: Any) -> Any:
     )
 
 
-def _named(name: str) -> CustomOpDef:
-    """Return the custom operator of a name."""
-    return _definition(name)
-
-
 # ---- the same as functions, as in torch.library
 
 
 def _definition(op: Any) -> CustomOpDef:
+    """Return a custom operator given itself or its name."""
     if isinstance(op, CustomOpDef):
         return op
     found = operators().get(op) if isinstance(op, str) else None
@@ -338,7 +328,7 @@ def _definition(op: Any) -> CustomOpDef:
     return kernel
 
 
-def register_fake(op: Any, func: Callable[..., Any] | None = None, /, **_: Any) -> Any:
+def register_fake(op: Any, func: Callable[..., Any] | None = None, /) -> Any:
     """Register the shape rule of a custom operator; see :meth:`CustomOpDef.register_fake`."""
     definition = _definition(op)
     return definition.register_fake if func is None else definition.register_fake(func)

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from wengert.array.dtype import DType, dtype_of
 from wengert.array.shape import as_int
+from wengert.core.interpret import level_of, memory_of
 from wengert.core.registry import ops
 from wengert.core.tensor import raw
 from wengert.errors import DTypeError, ShapeError, TransformError
@@ -36,11 +35,8 @@ def known(tensor: Any) -> Any:
 
 def all_values(tensor: Any) -> Any:
     """Return the array of everything a tensor stands for, under vmap of all examples: for checks of each element alone."""
-    payload = tensor._payload
-    while not isinstance(payload, np.ndarray):
-        payload.check_alive()
-        payload = payload.carrier._payload
-    return payload
+    level_of(tensor)  # refuses a tensor that outlived its transform
+    return memory_of(tensor)
 
 
 def _dtype(dtype: Any) -> DType:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wengert.array.dtype import bool_
+from wengert.array.dtype import INTEGER, bool_
 from wengert.array.shape import axis_of, size_of
 from wengert.core.apply import as_tensor
 from wengert.core.families import composite
@@ -24,7 +24,7 @@ __all__ = ["index_add", "index_copy", "index_fill", "index_put", "index_select",
 def _positions(name: str, input: Any, dim: int, index: Any) -> tuple[int, Any]:
     """Return ``dim`` from the front and ``index`` checked: a vector of ints within the dimension."""
     dim, index = axis_of(dim, input.ndim), as_tensor(index)
-    if index.dtype.category != 1:
+    if index.dtype.category != INTEGER:
         raise DTypeError(f"{name}(): index must be an integer tensor, got {index.dtype}")
     if index.ndim > 1:
         raise ShapeError(f"{name}(): index must be a vector, got shape {tuple(index.shape)}")
@@ -211,7 +211,7 @@ for _function in (index_add_, index_copy_, index_fill_, index_put_):
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """Return, for flat positions in a tensor of ``shape``, their positions in each dimension: one tensor for each."""
     indices, sizes = as_tensor(indices), size_of(shape, "shape")
-    if indices.dtype.category != 1:
+    if indices.dtype.category != INTEGER:
         raise DTypeError(f"unravel_index(): indices must be an integer tensor, got {indices.dtype}")
     if min(sizes, default=0) < 0:
         raise ValueError(f"unravel_index(): shape must not have negative sizes, got {sizes}")

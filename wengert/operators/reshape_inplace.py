@@ -16,7 +16,7 @@ from wengert.core.explain import named
 from wengert.core.node import Leaf
 from wengert.core.registry import ops
 from wengert.core.state import thread
-from wengert.core.tensor import Tensor, from_array, refresh, version_of
+from wengert.core.tensor import Tensor, from_array, node_of, version_of
 from wengert.errors import InplaceError, ShapeError
 from wengert.operators.writes import publish_method, written
 
@@ -26,7 +26,7 @@ __all__: list[str] = []
 def _check(name: str, tensor: Any) -> None:
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name}() changes a tensor, got {type(tensor).__name__}")
-    node = tensor._node if tensor._view is None else refresh(tensor)
+    node = node_of(tensor)
     if thread.state.grad and isinstance(node, Leaf):
         raise InplaceError(f"{name}(): a leaf that requires grad is being changed in place; use {name.rstrip('_')}()")
 

@@ -50,7 +50,7 @@ def recording(*values: Any) -> bool:
 
 def computed(*values: Any) -> bool:
     """True if an in-place write must go through an operator: it is recorded, watched, or a transform runs it."""
-    return bool(thread.state.watchers) or not all(_is_plain(v) for v in values) or recording(*values)
+    return bool(thread.state.watchers) or not all(_holds_arrays(v) for v in values) or recording(*values)
 
 
 def number_as(name: str, value: Any, dtype: Any) -> Any:
@@ -120,7 +120,7 @@ def check_target(name: str, value: Any) -> None:
 def write_recorded(op: Any, write: Callable[..., Any], values: list[Any], name: str) -> Any:
     """Run ``write`` on the memory of the first of the bound values, recorded as a call of ``op``; return it."""
     tensor = values[0]
-    if thread.state.watchers or not all(_is_plain(v) for v in values):
+    if thread.state.watchers or not all(_holds_arrays(v) for v in values):
         return adopt(name, tensor, execute(op, values))
     result = _result(op, values, name) if recording(*values) else None
     arrays = [_array(v) for v in values]
@@ -137,9 +137,10 @@ def write_recorded(op: Any, write: Callable[..., Any], values: list[Any], name: 
     return tensor
 
 
-def _is_plain(value: Any) -> bool:
+def _holds_arrays(value: Any) -> bool:
+    """True if no tensor among the values belongs to a transform."""
     if isinstance(value, tuple):
-        return all(_is_plain(v) for v in value)
+        return all(_holds_arrays(v) for v in value)
     return not isinstance(value, Tensor) or isinstance(value._payload, np.ndarray)
 
 

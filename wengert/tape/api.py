@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.dtype import FLOAT
 from wengert.core.methods import attach
 from wengert.core.node import Leaf, Node, Output
 from wengert.core.place import here
 from wengert.core.registry import ops
 from wengert.core.state import thread
-from wengert.core.tensor import Tensor, from_array, refresh
+from wengert.core.tensor import Tensor, from_array, node_of
 from wengert.errors import DTypeError, ShapeError
 from wengert.tape import hooks
 from wengert.tape.walk import Walk
@@ -36,7 +37,7 @@ class GradientEdge:
 
 def get_gradient_edge(tensor: Any) -> GradientEdge:
     """Return the place where the gradient of ``tensor`` arrives."""
-    return GradientEdge(hooks.node_of(tensor, "get the gradient edge of"))
+    return GradientEdge(hooks.required_node(tensor, "get the gradient edge of"))
 
 
 def _sequence(value: Any) -> list[Any]:
@@ -56,9 +57,9 @@ def _point(value: Any, what: str) -> Node:
         return value.point
     if not isinstance(value, Tensor):
         raise TypeError(f"{what} must be tensors, got {type(value).__name__}")
-    node = value._node if value._view is None else refresh(value)
+    node = node_of(value)
     if node is None:
-        hint = "an integer tensor carries none" if value.dtype.category < 2 else (
+        hint = "an integer tensor carries none" if value.dtype.category < FLOAT else (
             "no operator that made it was recorded: was it computed under no_grad(), from detached tensors or from inputs "
             "that do not require grad?"
         )  # fmt: skip
@@ -154,7 +155,6 @@ def grad(
         outputs: tensors (or gradient edges). inputs: the tensors to differentiate by; a dictionary gives a dictionary.
         grad_outputs: the cotangents of the outputs; scalars may leave theirs out (then 1).
         retain_graph, create_graph: as in :func:`backward`.
-        is_grads_batched: the cotangents have a batch in dimension 0; so have the gradients then.
         allow_unused: give None for an input that no output depends on, instead of an error.
         materialize_grads: give zeros for such an input.
 

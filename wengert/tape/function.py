@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from wengert.array.dtype import FLOAT
 from wengert.core.inplace import check_writable, rehistory
 from wengert.core.interpret import Level, highest, lifted
 from wengert.core.node import Output, next_sequence
@@ -246,7 +247,7 @@ def _own_view(view: View | None, name: str) -> View | None:
 def _attach(
     context: Context, results: Sequence[Any], args: tuple[Any, ...], edges: tuple[Any, ...], place: Place
 ) -> None:
-    carriers = [i for i, r in enumerate(results) if isinstance(r, Tensor) and r.dtype.category >= 2
+    carriers = [i for i, r in enumerate(results) if isinstance(r, Tensor) and r.dtype.category >= FLOAT
                 and not any(r is t for t in context.non_differentiable)]  # fmt: skip
     if not carriers:
         return
@@ -286,10 +287,7 @@ def _kept(tensor: Any, owners: dict[int, Any], args: tuple[Any, ...]) -> Any:
     cell = version_of(tensor)
     if id(tensor) in owners:
         return tensor._payload, cell, cell.count, node, True
-    shared = False
-    for a in args:
-        shared = shared or a is tensor
-    return tensor, cell, cell.count, node, shared
+    return tensor, cell, cell.count, node, any(a is tensor for a in args)
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:

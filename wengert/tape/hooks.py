@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wengert.core.node import Leaf, Node
-from wengert.core.tensor import Tensor, refresh
+from wengert.core.tensor import Tensor, node_of
 from wengert.errors import DTypeError, ShapeError
 
 __all__ = ["RemovableHandle", "add_hook", "run_post_hooks", "run_pre_hooks", "run_tensor_hooks"]
@@ -50,9 +50,9 @@ def add_hook(hooks: dict[int, Any], hook: Callable[..., Any], prepend: bool = Fa
     return handle
 
 
-def node_of(tensor: Any, what: str) -> Node:
-    """Return a tensor's node, where hooks on it live."""
-    node = tensor._node if tensor._view is None else refresh(tensor)
+def required_node(tensor: Any, what: str) -> Node:
+    """Return a tensor's node, where hooks on it live; refuse one that has none."""
+    node = node_of(tensor)
     if node is None:
         raise RuntimeError(f"cannot {what} a tensor that does not require grad")
     return node
@@ -120,12 +120,12 @@ def run_post_hooks(node: Node, found: list[Any], g: Any) -> list[Any]:
 
 def register_hook(self: Any, hook: Callable[[Any], Any]) -> RemovableHandle:
     """Call ``hook(grad)`` each time the gradient of this tensor is complete; what it returns replaces the gradient."""
-    return add_hook(node_of(self, "register a hook on").more().tensor_hooks, hook)
+    return add_hook(required_node(self, "register a hook on").more().tensor_hooks, hook)
 
 
 def register_post_accumulate_grad_hook(self: Any, hook: Callable[[Any], Any]) -> RemovableHandle:
     """Call ``hook(tensor)`` after a gradient was accumulated into ``.grad`` of this leaf."""
-    node = node_of(self, "register a hook on")
+    node = required_node(self, "register a hook on")
     if not isinstance(node, Leaf):
         raise RuntimeError("post-accumulate-grad hooks can only be registered on leaf tensors")
     return add_hook(node.more().post_accumulate, hook)
@@ -133,14 +133,14 @@ def register_post_accumulate_grad_hook(self: Any, hook: Callable[[Any], Any]) ->
 
 def retain_grad(self: Any) -> None:
     """Keep this non-leaf tensor's gradient in ``.grad`` when backward passes it. On a leaf it does nothing."""
-    node = node_of(self, "retain the gradient of")
+    node = required_node(self, "retain the gradient of")
     if not isinstance(node, Leaf):
         node.more().retain = weakref.ref(self)
 
 
 def retains_grad(self: Any) -> bool:
     """True if :meth:`retain_grad` was called on this non-leaf tensor."""
-    node = self._node if self._view is None else refresh(self)
+    node = node_of(self)
     return bool(
         node is not None and node.extra is not None and node.extra.retain is not None and node.extra.retain() is self
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor
-from wengert.tape.hooks import RemovableHandle, add_hook, node_of
+from wengert.tape.hooks import RemovableHandle, add_hook, required_node
 
 __all__ = ["MultiHandle", "register_multi_grad_hook"]
 
@@ -46,7 +46,7 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[..., Any], 
     """
     if mode not in ("all", "any"):
         raise ValueError(f"mode must be 'all' or 'any', got {mode!r}")
-    nodes = [node_of(t, "register a hook on") for t in tensors]
+    nodes = [required_node(t, "register a hook on") for t in tensors]
     key = object()
 
     def hook_for(index: int) -> Callable[[Any], None]:

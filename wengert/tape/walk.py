@@ -225,7 +225,7 @@ class Walk:
             raise anomaly(node, index)
         if hooked is not None:
             hooked[index] = found
-        elif isinstance(node, OpNode) and node.plan.op.places and empty_of_signal(found):
+        elif isinstance(node, OpNode) and node.plan.op.places and is_constant_zero(found):
             self._receive(after, ZERO)
         else:
             self._receive(after, found)
@@ -257,14 +257,9 @@ def leading_to(starts: list[Node], targets: set[Node]) -> set[Node]:
     return needed
 
 
-def is_plain(tensor: Any) -> bool:
-    """True if a tensor holds an array, not the payload of a transform."""
-    return isinstance(tensor._payload, np.ndarray)
-
-
-def empty_of_signal(g: Any) -> bool:
-    """True if a gradient is nothing but zeros, and a constant: one that is recorded may have a derivative."""
-    return g._node is None and is_plain(g) and not g._payload.any()
+def is_constant_zero(g: Any) -> bool:
+    """True for a gradient of zeros that has no derivative of its own: neither recorded nor of a transform."""
+    return g._node is None and isinstance(g._payload, np.ndarray) and not g._payload.any()
 
 
 def any_below(node: Node, needed: set[Node] | None) -> bool:

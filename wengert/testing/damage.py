@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wengert.array.dtype import COMPLEX, int8, int16
+from wengert.array.dtype import COMPLEX, FLOAT, int8, int16
 from wengert.core.apply import call
 from wengert.core.batch import RULES, Body
 from wengert.core.operator import Op, Spec
@@ -71,7 +71,7 @@ def noticed(effect: Effect, change: Callable[[Any], Any]) -> Callable[[Any], Any
 
 def is_inexact(value: Any) -> bool:
     """True for a tensor of floating-point or complex numbers."""
-    return isinstance(value, Tensor) and value.dtype.category >= 2
+    return isinstance(value, Tensor) and value.dtype.category >= FLOAT
 
 
 CHANGES: dict[str, Callable[[Any], Any]] = {"a factor of 1.5": lambda v: v * 1.5, "the wrong sign": lambda v: -v}
@@ -99,7 +99,7 @@ def damaged_rules(table: Rules, change: Callable[[], None]) -> Iterator[None]:
     try:
         change()
         for key, plan in table.plans.items():
-            plan.rules = table._make(key >> 1, bool(key & 1) and table.holomorphic).rules
+            plan.rules = table.make(key >> 1, bool(key & 1) and table.holomorphic).rules
         yield
     finally:
         table.rules, table.joint, table.holomorphic, table.plans = before
@@ -171,7 +171,7 @@ def _vjp_result(table: Any, place: int, change: Callable[[Any], Any]) -> Callabl
                 found = rule(g, *args)
                 return each(found, do) if table.joint is None else one_of(found, place, do)
 
-            return lambda g, *args: wrong(g, *args)
+            return wrong
 
         with damaged_rules(table, _set_rule(table, place, made)):
             yield effect
@@ -218,7 +218,7 @@ def _vjp_detached(table: Any, place: int, by_g: bool) -> Callable[[], Any]:
                     [k if i == member else o for i, (k, o) in enumerate(zip(kept, rule(g, *args), strict=True))]
                 )
 
-            return lambda g, *args: wrong(g, *args)
+            return wrong
 
         with damaged_rules(table, _set_rule(table, place, made)):
             yield effect

@@ -37,7 +37,7 @@ def given_rule(level: Any, function: Any, args: tuple[Any, ...], in_dims: tuple[
 def batched_call(level: Any, function: Any, args: tuple[Any, ...], batched: tuple[Any, ...]) -> tuple[Any, Any]:
     """Return (results with the batch in front, their batch dimensions) of a Function whose rules are batched themselves."""
     generated = _Generated(type(level), level.size, level.randomness, function, batched)
-    made: Any = type(f"{function.__name__}", (_Batched,), {"generated": generated})
+    made: Any = type(function.__name__, (_Batched,), {"generated": generated})
     output = made.apply(*args)
     return rebuilt(made.output, output), 0
 
@@ -64,10 +64,7 @@ def _wrapped(level: Any, value: Any, batched: Any) -> Any:
 
 def _with_batch(level: Any, value: Any) -> Any:
     """Return a result of the level as a tensor with the batch in front."""
-    if not isinstance(value, Tensor):
-        return value
-    held = lifted(level, value)._payload
-    return held.tensor if held.batched else ops.expand(held.tensor, (level.size, *held.shape))
+    return lifted(level, value)._payload.whole if isinstance(value, Tensor) else value
 
 
 def distinct(results: list[Any]) -> tuple[Any, ...]:

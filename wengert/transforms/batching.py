@@ -7,7 +7,7 @@ rule (see :mod:`wengert.core.batch`) runs it on the whole batch.
 from typing import Any
 
 from wengert.core.apply import execute
-from wengert.core.batch import RULES, Body, of_nothing
+from wengert.core.batch import RULES, Body, expanded, of_nothing
 from wengert.core.interpret import Level, Payload, lifted, owned_like, wrapped
 from wengert.core.operator import Op
 from wengert.core.registry import ops
@@ -38,6 +38,11 @@ class Batched(Payload):
     @property
     def parts(self) -> tuple[Any, ...]:
         return (self.tensor,)
+
+    @property
+    def whole(self) -> Any:
+        """The tensor of all examples with the batch in front, also where they share it."""
+        return self.tensor if self.batched else expanded(self.tensor, self.level.size)
 
     @property
     def strides(self) -> Any:
@@ -175,7 +180,7 @@ class BatchLevel(Level):
         below = owned_like(tensor, held.tensor)
         if not held.batched:
             return below
-        return self.wrap(ops.clone(ops.expand(ops.unsqueeze(below, 0), (self.size, *tensor.shape))), True)
+        return self.wrap(ops.clone(expanded(below, self.size)), True)
 
     def write(self, name: str, tensor: Any, result: Any) -> None:
         target, source = tensor._payload, result._payload

@@ -23,7 +23,7 @@ from wengert.core.node import next_sequence
 from wengert.core.place import here
 from wengert.core.record import Packed, pack
 from wengert.core.state import thread
-from wengert.core.tensor import Tensor, from_array, refresh, version_of
+from wengert.core.tensor import Tensor, from_array, node_of, version_of
 from wengert.errors import InplaceError
 from wengert.tape.saved import saved_tensors_hooks
 from wengert.transforms.checkpoint_ambient import Ambient
@@ -126,7 +126,7 @@ class Argument:
 
     def __init__(self, tensor: Any) -> None:
         state = thread.state
-        self.node = tensor._node if tensor._view is None else refresh(tensor)
+        self.node = node_of(tensor)
         self.held: Any = pack(tensor, state) if state.saved_hooks else tensor
         self.cell = version_of(tensor)
         self.version = self.cell.count

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from wengert import tree
+from wengert.array.dtype import FLOAT
 from wengert.core.apply import as_tensor
 from wengert.core.interpret import Payload
 from wengert.core.registry import ops
@@ -224,7 +225,7 @@ def _shielded(lanes: Any, value: Any) -> Any:
     A derivative that is nan or inf where a lane is not chosen would, times the zero gradient that comes from the
     selection, be nan; selecting on the way in as well stops it here.
     """
-    if not isinstance(value, Tensor) or value.dtype.category < 2:
+    if not isinstance(value, Tensor) or value.dtype.category < FLOAT:
         return value
     return ops.where(lanes, value, value.detach())
 

@@ -9,6 +9,7 @@ from functools import update_wrapper
 from typing import Any
 
 from wengert import tree
+from wengert.array.dtype import FLOAT
 from wengert.core.interpret import highest
 from wengert.core.registry import ops
 from wengert.core.state import thread
@@ -141,7 +142,7 @@ class _ReverseRule(Function):
                 "it a custom_jvp, which serves both"
             )
         leaves, _ = _split(ctx)
-        places = [i for i, v in enumerate(leaves) if isinstance(v, Tensor) and v.dtype.category >= 2]
+        places = [i for i, v in enumerate(leaves) if isinstance(v, Tensor) and v.dtype.category >= FLOAT]
 
         def moved(*floats: Any) -> tuple[Any, ...]:
             full = list(leaves)
@@ -249,7 +250,7 @@ class _ForwardRule(Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         leaves, _ = _split(ctx)
-        places = [i for i, v in enumerate(leaves) if isinstance(v, Tensor) and v.dtype.category >= 2]
+        places = [i for i, v in enumerate(leaves) if isinstance(v, Tensor) and v.dtype.category >= FLOAT]
 
         def linear(*tangents: Any) -> tuple[Any, ...]:
             full: list[Any] = [None] * len(leaves)

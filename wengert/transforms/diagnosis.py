@@ -20,7 +20,7 @@ from wengert.transforms.differences import (
     Blocks,
     Probe,
     analytical_jacobian,
-    memory_of,
+    array_of,
     numerical_jacobian,
     widened,
 )
@@ -180,7 +180,7 @@ def diagnose(probe: Probe, evidence: Evidence) -> GradcheckReport:
 
 def coarseness(probe: Probe) -> float:
     """Return the relative rounding error of the coarsest dtype that takes part, or 0 if all are double."""
-    arrays = [*probe.memory.values(), *map(memory_of, probe.outputs)]
+    arrays = [*probe.memory.values(), *map(array_of, probe.outputs)]
     roundoff = max(float(np.spacing(np.ones((), array.dtype).real)) for array in arrays)
     return roundoff if roundoff > np.finfo(float).eps else 0.0
 

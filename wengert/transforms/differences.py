@@ -33,7 +33,7 @@ def is_inexact(value: Any) -> bool:
     return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
 
 
-def memory_of(tensor: Tensor) -> Array:
+def array_of(tensor: Tensor) -> Array:
     """Return the array in which the elements of ``tensor`` lie, without history."""
     array: Array = tensor.detach().numpy()
     return array
@@ -51,7 +51,7 @@ def real_components(array: Array) -> Array:
 
 def like(tensor: Tensor, components: Array) -> Tensor:
     """Return a tensor of the shape and dtype of ``tensor`` with the given real components."""
-    memory = memory_of(tensor)
+    memory = array_of(tensor)
     wide = components.view(np.complex128) if np.iscomplexobj(memory) else components
     made: Tensor = from_array(np.array(wide.reshape(memory.shape), dtype=memory.dtype))
     return made
@@ -106,7 +106,7 @@ class Probe:
         refuse_shared_memory(self.inputs)
         copies = {id(self.inputs[i]): movable(self.inputs[i]) for i in self.wrt}
         self.args = tuple(copies.get(id(x), x) for x in self.inputs)
-        self.memory = {i: memory_of(self.args[i]) for i in self.wrt}
+        self.memory = {i: array_of(self.args[i]) for i in self.wrt}
 
         everything = as_tuple(func(*self.inputs))
         if not any(isinstance(out, Tensor) for out in everything):
@@ -131,7 +131,7 @@ class Probe:
                     f"output {k} must keep its shape and dtype when an input moves, but {tuple(before.shape)} "
                     f"{before.dtype} became {tuple(after.shape)} {after.dtype}"
                 )
-        return [real_components(memory_of(out)) for out in moved]
+        return [real_components(array_of(out)) for out in moved]
 
     @contextmanager
     def displaced(self, place: int, index: Any, step: Any) -> Iterator[Any]:
@@ -168,18 +168,18 @@ class Probe:
         seeds = [like(self.outputs[k], row) for k, row in cotangents.items()]
         wanted = [self.inputs[i] for i in self.wrt]
         found = grad(chosen, wanted, seeds, retain_graph=True, allow_unused=True)
-        return [None if g is None else memory_of(g).copy() for g in found]
+        return [None if g is None else array_of(g).copy() for g in found]
 
     def zeros(self) -> Blocks:
         """Return Jacobians full of zeros, to be filled."""
-        sizes = [real_components(memory_of(out)).size for out in self.outputs]
+        sizes = [real_components(array_of(out)).size for out in self.outputs]
         elements = [(self.memory[i].size, widened(self.memory[i]).dtype) for i in self.wrt]
         return [[np.zeros((rows, n), dtype) for n, dtype in elements] for rows in sizes]
 
 
 def movable(tensor: Tensor) -> Tensor:
     """Return ``tensor`` if its elements can be moved one by one in place, and a copy that can be otherwise."""
-    memory = memory_of(tensor)
+    memory = array_of(tensor)
     if memory.flags.writeable and not overlaps_itself(memory):
         return tensor
     copy: Tensor = from_array(np.array(memory, order="C"))
@@ -190,7 +190,7 @@ def refuse_shared_memory(inputs: Sequence[Any]) -> None:
     """Raise if moving a differentiated input would also move another tensor among the inputs."""
     tensors = {id(x): (i, x) for i, x in enumerate(inputs) if isinstance(x, Tensor)}
     for (i, a), (j, b) in combinations(tensors.values(), 2):
-        if (a.requires_grad or b.requires_grad) and np.shares_memory(memory_of(a), memory_of(b)):
+        if (a.requires_grad or b.requires_grad) and np.shares_memory(array_of(a), array_of(b)):
             raise ValueError(
                 f"inputs {i} and {j} share memory: moving an element of one would move the other, and the difference "
                 "quotient would mix both derivatives; pass a .clone() of one of them"
@@ -220,7 +220,7 @@ def by_columns(probe: Probe, column: Callable[[int, Any, complex], list[Array]])
         column: called with a differentiated input, an index into it and a direction (1, or 1j for the imaginary part);
             returns how the real components of each output change.
     """
-    sizes = [real_components(memory_of(out)).size for out in probe.outputs]
+    sizes = [real_components(array_of(out)).size for out in probe.outputs]
     by_input = []
     for place in probe.wrt:
         moves = list(product(np.ndindex(probe.memory[place].shape), probe.units(place)))

@@ -215,7 +215,7 @@ def pushed_through(function: Any, context: Any, primals: Any, tangents: list[Any
     if context is None:
         raise MissingRuleError(f"{name}: inside several transforms, an autograd.Function must define setup_context")
     if context.materialize:
-        tangents = [ops.zeros_like(p) if t is None and isinstance(p, Tensor) and p.dtype.category >= 2 else t
+        tangents = [ops.zeros_like(p) if t is None and isinstance(p, Tensor) and p.dtype.category >= FLOAT else t
                     for p, t in zip(primals, tangents, strict=True)]  # fmt: skip
     rule = function.forward_rule()
     context.in_forward = True

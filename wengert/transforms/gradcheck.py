@@ -13,9 +13,9 @@ from wengert.transforms.differences import (
     Array,
     Probe,
     analytical_jacobian,
+    array_of,
     as_tuple,
     is_inexact,
-    memory_of,
     numerical_jacobian,
     real_components,
     widened,
@@ -198,7 +198,7 @@ def random_seeds(func: Callable[..., Any], values: tuple[Any, ...], apart: bool)
     rng = np.random.default_rng(SEED)
     seeds = []
     for out in differentiable(func(*values)):
-        memory = memory_of(out)
+        memory = array_of(out)
         room = np.zeros((*memory.shape, 2), memory.dtype)
         inside = room[..., 0] if apart else np.zeros(memory.shape, memory.dtype)
         parts = rng.uniform(-1, 1, (2, *memory.shape))
@@ -211,7 +211,7 @@ def doubled(value: Any) -> Any:
     """Return a differentiable input as a new leaf in double precision, and anything else as it is."""
     if not is_inexact(value):
         return value
-    return from_array(widened(memory_of(value))).requires_grad_(value.requires_grad)
+    return from_array(widened(array_of(value))).requires_grad_(value.requires_grad)
 
 
 # ---- what is refused
@@ -227,7 +227,7 @@ def refuse_contradictions(*rules: tuple[bool, str]) -> None:
 def warn_low_precision(inputs: Sequence[Any]) -> None:
     """Warn, at the caller of the public function, about differentiated inputs that are not in double precision."""
     for i, x in enumerate(inputs):
-        if is_inexact(x) and x.requires_grad and memory_of(x).dtype not in (np.float64, np.complex128):
+        if is_inexact(x) and x.requires_grad and array_of(x).dtype not in (np.float64, np.complex128):
             warnings.warn(
                 f"input {i} requires grad and is {x.dtype}: differences are only accurate enough in double precision, "
                 "so this check will likely fail; pass float64 or complex128 inputs, or double=True",
@@ -334,7 +334,7 @@ def check_contract(probe: Probe, tol: Tolerance, check_dtypes: bool) -> None:
         for p, gradient in enumerate(first):
             if gradient is None:
                 continue
-            memory = memory_of(probe.inputs[probe.wrt[p]])
+            memory = array_of(probe.inputs[probe.wrt[p]])
             kinds = [np.iscomplexobj(gradient) == np.iscomplexobj(memory), gradient.shape == memory.shape]
             if not all(kinds) or (check_dtypes and gradient.dtype != memory.dtype):
                 got, expected = (f"{a.dtype} of shape {a.shape}" for a in (gradient, memory))

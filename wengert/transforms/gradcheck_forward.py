@@ -13,10 +13,10 @@ from wengert.transforms.differences import (
     Array,
     Blocks,
     Probe,
+    array_of,
     as_tuple,
     by_columns,
     like,
-    memory_of,
     numerical_jacobian,
     real_components,
 )  # fmt: skip
@@ -49,7 +49,7 @@ def forward_jacobian(probe: Probe) -> Blocks:
 
     def column(place: int, index: Any, unit: complex) -> list[Array]:
         found = pushforward(probe, {place: from_array(_unit(probe, place, index, unit))})
-        return [np.zeros(real_components(memory_of(out)).size) if t is None else real_components(memory_of(t))
+        return [np.zeros(real_components(array_of(out)).size) if t is None else real_components(array_of(t))
                 for out, t in zip(probe.outputs, found, strict=True)]  # fmt: skip
 
     return by_columns(probe, column)
@@ -72,8 +72,8 @@ def _failed(probe: Probe, what: str, cause: Exception | None = None) -> Gradchec
 
 def _compared(probe: Probe, batched: Any, one_by_one: list[Any], tol: Tolerance, what: str) -> None:
     for together, *apart in zip(batched, *one_by_one, strict=True):
-        alone = np.stack([memory_of(t) for t in apart])
-        if not np.allclose(memory_of(together), alone, rtol=1e-8, atol=max(1e-10, tol.nondet), equal_nan=True):
+        alone = np.stack([array_of(t) for t in apart])
+        if not np.allclose(array_of(together), alone, rtol=1e-8, atol=max(1e-10, tol.nondet), equal_nan=True):
             raise _failed(probe, f"{what} of several at once differs from one at a time")
 
 
@@ -81,8 +81,8 @@ def check_batched_backward(probe: Probe, tol: Tolerance) -> None:
     """Check that the backward run under vmap gives what it gives for one incoming gradient after the other."""
     rng = np.random.default_rng(7)
     for k, out in enumerate(probe.outputs):
-        seeds = [like(out, rng.uniform(-1, 1, real_components(memory_of(out)).size)) for _ in range(2)]
-        stacked = from_array(np.stack([memory_of(s) for s in seeds]))
+        seeds = [like(out, rng.uniform(-1, 1, real_components(array_of(out)).size)) for _ in range(2)]
+        stacked = from_array(np.stack([array_of(s) for s in seeds]))
         wanted = [probe.inputs[i] for i in probe.wrt]
         options: Any = {"retain_graph": True, "materialize_grads": True}
         try:
@@ -100,11 +100,11 @@ def check_batched_forward(probe: Probe, tol: Tolerance) -> None:
     for place in probe.wrt:
         memory = probe.memory[place]
         tangents = [like(probe.inputs[place], rng.uniform(-1, 1, real_components(memory).size)) for _ in range(2)]
-        stacked = from_array(np.stack([memory_of(t) for t in tangents]))
+        stacked = from_array(np.stack([array_of(t) for t in tangents]))
 
         def push(tangent: Any, place: int = place) -> tuple[Any, ...]:
             found = pushforward(probe, {place: tangent})
-            return tuple(from_array(np.zeros_like(memory_of(out))) if t is None else t
+            return tuple(from_array(np.zeros_like(array_of(out))) if t is None else t
                          for out, t in zip(probe.outputs, found, strict=True))  # fmt: skip
 
         try:

@@ -11,19 +11,18 @@ from typing import Any
 import numpy as np
 
 from wengert.array.shape import as_int
-from wengert.core.interpret import entered, level_of, lifted, top
+from wengert.core.interpret import entered, has_history_below, level_of, lifted, top
 from wengert.core.registry import ops
 from wengert.core.state import thread
-from wengert.core.tensor import Tensor
+from wengert.core.tensor import Tensor, node_of
 from wengert.errors import ShapeError, TransformError
 from wengert.tape.modes import inference_mode, no_grad
 from wengert.transforms.batching import BatchLevel
 from wengert.transforms.control_check import check_callable
 from wengert.transforms.dual import DualLevel, unwrapped
 from wengert.transforms.linear_solvers import LinearSolver, Matvec, linear_solver
-from wengert.transforms.local import Link, attach, concrete, constant, link, node_of, variable
+from wengert.transforms.local import Link, attach, concrete, constant, link, variable
 from wengert.transforms.packing import Packing
-from wengert.transforms.reverse import has_history_below
 from wengert.transforms.root_solvers import (
     Goal,
     Linearised,

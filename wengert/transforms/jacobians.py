@@ -9,7 +9,7 @@ from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.errors import DTypeError
 from wengert.transforms.pushforward import jvp
-from wengert.transforms.reverse import grad, selected, split_aux, vjp
+from wengert.transforms.reverse import selected, split_aux, value_with_gradient, vjp
 from wengert.transforms.vmap import vmap
 
 __all__ = ["hessian", "hvp", "jacfwd", "jacobian", "jacrev"]
@@ -261,11 +261,9 @@ def hvp(func: Callable[..., Any], primals: Any, tangents: Any) -> Any:
         >>> wg.func.hvp(lambda x: (x ** 3).sum(), (wg.tensor([1.0, 2.0]),), (wg.tensor([1.0, 0.0]),))
         (tensor(9.), tensor([6., 0.]))
     """
-    many = tuple(range(len(primals)))
 
-    def gradient(*args: Any) -> Any:
-        from_both = grad(lambda *a: (found := func(*a), found), many, has_aux=True)(*args)
-        return from_both
+    def both(*args: Any) -> Any:
+        return value_with_gradient("hvp()", func, tuple(range(len(args))), False, args, {})
 
-    (_, value), (product, _) = jvp(gradient, primals, tangents)
-    return value, product[0] if len(many) == 1 else product
+    (value, _), (_, product) = jvp(both, primals, tangents)
+    return value, product[0] if len(primals) == 1 else product

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from wengert.core.interpret import Payload
+from wengert.core.interpret import memory_of
 from wengert.core.node import Freed, Leaf, Node, Output, next_sequence
 from wengert.core.place import describe, here
 from wengert.core.registry import ops
 from wengert.core.state import State, thread
-from wengert.core.tensor import Tensor, alias, from_array, refresh
+from wengert.core.tensor import Tensor, alias, from_array, node_of
 from wengert.errors import GraphFreedError
 from wengert.tape.function_node import FunctionNode
 from wengert.tape.lane import GRADIENT, LEFT, ZERO, drain, wrapped
@@ -33,16 +33,10 @@ __all__ = [
     "is_plain",
     "key_of",
     "link",
-    "node_of",
     "variable",
 ]
 
 Pull = Callable[[list[Any], list[Any]], Sequence[Any]]
-
-
-def node_of(tensor: Any) -> Node | None:
-    """Return where the gradient of a tensor arrives, or None."""
-    return tensor._node if tensor._view is None else refresh(tensor)
 
 
 def is_plain(tensor: Any) -> bool:
@@ -67,10 +61,7 @@ def concrete(tensor: Any) -> np.ndarray[Any, Any]:
 
     Under vmap they are those of all examples, which stand in front: the decision is taken for all at once.
     """
-    held = tensor._payload
-    while isinstance(held, Payload):
-        held = held.carrier._payload
-    return np.asarray(held)
+    return np.asarray(memory_of(tensor))
 
 
 class Stopping(Walk):

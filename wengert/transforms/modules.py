@@ -132,11 +132,15 @@ def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         raise RuntimeError(f"stack_module_state(): the modules must be of one class, got {', '.join(names)}")
     if len({m.training for m in models}) > 1:
         raise RuntimeError("stack_module_state(): the modules must all be in training mode or all in evaluation mode")
-    params = {
-        k: _stacked(k, [dict(m.named_parameters()).get(k) for m in models]) for k, _ in models[0].named_parameters()
-    }
-    buffers = {k: _stacked(k, [dict(m.named_buffers()).get(k) for m in models]) for k, _ in models[0].named_buffers()}
-    return params, buffers
+    return _all_stacked([dict(m.named_parameters()) for m in models]), _all_stacked(
+        [dict(m.named_buffers()) for m in models]
+    )
+
+
+def _all_stacked(states: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the dictionaries hold under each name, stacked."""
+    names = dict.fromkeys(name for state in states for name in state)
+    return {name: _stacked(name, [state.get(name) for state in states]) for name in names}
 
 
 def _stacked(name: str, tensors: list[Any]) -> Any:

@@ -9,9 +9,9 @@ from wengert.array.dtype import float64
 from wengert.core.interpret import level_of
 from wengert.core.registry import ops
 from wengert.core.state import thread
-from wengert.core.tensor import Tensor, from_array
+from wengert.core.tensor import Tensor, from_array, node_of
 from wengert.transforms.control_check import check_callable, version, written
-from wengert.transforms.local import constant, node_of
+from wengert.transforms.local import constant
 from wengert.transforms.ode_adaptive import Control
 from wengert.transforms.ode_adjoint import continuous
 from wengert.transforms.ode_dense import DenseSolution

@@ -12,7 +12,8 @@ from typing import Any
 from wengert.array.dtype import dtype_of
 from wengert.core.registry import ops
 from wengert.core.state import thread
-from wengert.transforms.local import Local, constant, key_of, node_of, variable
+from wengert.core.tensor import node_of
+from wengert.transforms.local import Local, constant, key_of, variable
 from wengert.transforms.ode_events import EventWatch
 from wengert.transforms.ode_integrate import Arrival, Problem
 from wengert.transforms.ode_node import LATE_READ, Gradients, Reads, add, attached

@@ -11,9 +11,10 @@ from wengert.core.interpret import level_of, top
 from wengert.core.node import Leaf, Node
 from wengert.core.registry import ops
 from wengert.core.state import thread
+from wengert.core.tensor import node_of
 from wengert.errors import InplaceError, TransformError
 from wengert.tape.modes import no_grad
-from wengert.transforms.local import Key, Local, attach, concrete, constant, key_of, node_of, variable
+from wengert.transforms.local import Key, Local, attach, concrete, constant, key_of, variable
 from wengert.transforms.ode_events import EventWatch
 from wengert.transforms.ode_integrate import Arrival, Portion, Problem, integrate
 

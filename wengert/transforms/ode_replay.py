@@ -9,7 +9,8 @@ from typing import Any
 
 from wengert.core.registry import ops
 from wengert.core.state import thread
-from wengert.transforms.local import Local, key_of, node_of, variable
+from wengert.core.tensor import node_of
+from wengert.transforms.local import Local, key_of, variable
 from wengert.transforms.ode_events import EventWatch
 from wengert.transforms.ode_integrate import Arrival, Portion, Problem, outputs_of
 from wengert.transforms.ode_node import Gradients, Reads, add, attached

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wengert import tree
+from wengert.array.dtype import FLOAT
 from wengert.core.interpret import entered, memory_of
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
@@ -15,8 +16,9 @@ from wengert.transforms.reverse import (
     checked_cotangents,
     entered_arguments,
     entry,
+    flat_outputs,
     gradients,
-    reaches,
+    reaching,
     recording,
     regrouped,
     split_aux,
@@ -34,7 +36,7 @@ def checked_tangents(primals: list[Any], tangents: Any, spec: Any, what: str) ->
         if not isinstance(p, Tensor) or not isinstance(t, Tensor):
             wrong, which = (p, "primal") if not isinstance(p, Tensor) else (t, "tangent")
             raise TypeError(f"{what}: a {which} must be a tensor, got {type(wrong).__name__}")
-        if p.dtype.category < 2:
+        if p.dtype.category < FLOAT:
             raise DTypeError(f"{what}: a primal must be a floating-point or complex tensor, got {p.dtype}")
         if tuple(p.shape) != tuple(t.shape):
             raise ShapeError(f"{what}: a tangent has shape {tuple(t.shape)}, its primal has shape {tuple(p.shape)}")
@@ -72,10 +74,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     with entered(level):
         duals = [level.wrap(p, t) for p, t in zip(leaves, directions, strict=True)]
         output, aux = split_aux(func(*tree.unflatten(duals, spec)), has_aux, "jvp()")
-        outputs, out_spec = tree.flatten(output)
-        for o, at in zip(outputs, tree.paths(output), strict=True):
-            if not isinstance(o, Tensor):
-                raise TypeError(f"jvp(): the function must return tensors, got {type(o).__name__} at output{at}")
+        outputs, out_spec = flat_outputs(output, "jvp()")
         pairs = [unwrapped(level, o) for o in outputs]
         aux = tree.map(lambda v: unwrapped(level, v)[0] if isinstance(v, Tensor) else v, aux)
     if strict and any(t is None for _, t in pairs):
@@ -100,10 +99,10 @@ def linearize(func: Callable[..., Any], *primals: Any) -> Any:
     run = Recorded(func, primals, False, "linearize()")
     leaves, spec = tree.flatten(primals)
     with recording():
-        moving = [o for o in run.outputs if o.dtype.category >= 2]
+        moving = [o for o in run.outputs if o.dtype.category >= FLOAT]
         seeds = [entry(ops.zeros_like(o), False, "linearize()") for o in moving]
         pulled = walk(run.points, moving, seeds, keep=True, create=True)
-        linear = [k for k, g in enumerate(pulled) if g is not None and reaches(g, {s._node for s in seeds})]
+        linear = reaching(pulled, {s._node for s in seeds})
         closing = Closing([*seeds, *run.points], True)
 
     def push(*tangents: Any) -> Any:
@@ -113,7 +112,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> Any:
             rows, weights = [pulled[k] for k in linear], [directions[k] for k in linear]
             found = iter(gradients(closing, seeds, rows, weights, keep=True))
         return tree.unflatten(
-            [next(found) if o.dtype.category >= 2 else ops.zeros_like(o.detach()) for o in run.outputs], run.spec
+            [next(found) if o.dtype.category >= FLOAT else ops.zeros_like(o.detach()) for o in run.outputs], run.spec
         )
 
     output = tree.unflatten([run.closing.closed(o) for o in run.outputs], run.spec)
@@ -141,13 +140,13 @@ def linear_transpose(func: Callable[..., Any], *primals: Any) -> Callable[..., A
     with recording():
         zeros = tree.map(lambda t: ops.zeros_like(t).detach(), primals)
         given, points, specs = entered_arguments(zeros, tuple(range(len(primals))), True, "linear_transpose()")
-        outputs, spec = tree.flatten(func(*given))
+        outputs, spec = flat_outputs(func(*given), "linear_transpose()")
         ones = [ops.ones_like(o) for o in outputs]
         closing = Closing(points, True)
         if any(memory_of(o).any() for o in outputs):
             raise ValueError("linear_transpose(): the function is not linear: its value at zero is not zero")
         found = walk(points, outputs, ones, keep=True, create=True)
-        if any(g is not None and reaches(g, closing.own) for g in found):
+        if reaching(found, closing.own):
             raise ValueError("linear_transpose(): the function is not linear: its derivative depends on its argument")
 
     def transposed(cotangents: Any) -> Any:

@@ -5,20 +5,21 @@ the results to these points alone. Hence nested transforms cannot be confused, a
 connected to its own history.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
 from wengert import tree
-from wengert.core.interpret import Payload, lifted, top
+from wengert.array.dtype import FLOAT
+from wengert.core.interpret import has_history_below, lifted, top
 from wengert.core.node import Leaf, Node
 from wengert.core.place import here
 from wengert.core.registry import ops
 from wengert.core.state import thread
-from wengert.core.tensor import Tensor, alias, refresh
+from wengert.core.tensor import Tensor, alias, node_of, refresh
 from wengert.errors import DTypeError, ShapeError
-from wengert.tape.walk import Walk
+from wengert.tape.walk import Walk, leading_to
 
 __all__ = ["grad", "grad_and_value", "selected", "value_and_grad", "vjp"]
 
@@ -35,14 +36,14 @@ def entry(value: Any, outer: bool, what: str) -> Any:
     """
     if not isinstance(value, Tensor):
         raise TypeError(f"{what} must be a tensor to be differentiated by, got {type(value).__name__}: {value!r}")
-    if value.dtype.category < 2:
+    if value.dtype.category < FLOAT:
         raise DTypeError(
             f"{what} must be a floating-point or complex tensor to be differentiated by, got {value.dtype}"
         )
     level = top()
     if level is not None:
         value = lifted(level, value)
-    node = value._node if value._view is None else refresh(value)
+    node = node_of(value)
     if outer and node is not None:
         return ops.expand(value, tuple(value.shape))
     out = alias(value)
@@ -73,57 +74,40 @@ class Closing:
     def __init__(self, points: list[Any], outer: bool) -> None:
         self.own = {p._node for p in points}
         self.outer = outer
-        self.known: dict[Node, bool] = {}
+        self.known: dict[Node | None, bool] = {None: False, **{node: bool(node.inputs) for node in self.own}}
 
     def foreign(self, node: Node | None) -> bool:
         """True if a node leads to history from outside the transform."""
-        if node is None:
-            return False
-        if node in self.known:
-            return self.known[node]
-        stack, seen, found = [node], set(), False
-        while stack and not found:
-            at = stack.pop()
-            if at in seen:
-                continue
-            seen.add(at)
-            found = self.known.get(at, False) or (at in self.own and bool(at.inputs)) or (
-                isinstance(at, Leaf) and at not in self.own
-            )  # fmt: skip
-            if at not in self.own:
-                stack.extend(n for n in at.inputs if n is not None)
-        self.known[node] = found
-        if not found:
-            self.known.update(dict.fromkeys(seen, False))
-        return found
+        known = self.known
+        path: list[tuple[Node | None, Iterator[Node | None]]] = [(None, iter((node,)))]
+        while path:
+            for at in path[-1][1]:
+                if at is not None and at not in known and not isinstance(at, Leaf):
+                    path.append((at, iter(at.inputs)))
+                    break
+                if known.get(at, True):  # a leaf that is not the transform's own is from outside
+                    known.update((above, True) for above, _ in path[1:])
+                    return True
+            else:
+                known[path.pop()[0]] = False
+        return False
 
     def closed(self, value: Any) -> Any:
         """Return a result without the history that ends at the transform's own points."""
         if not isinstance(value, Tensor):
             return value
-        node = value._node if value._view is None else refresh(value)
+        node = node_of(value)
         if node is None or (self.outer and self.foreign(node)):
             return value
         return alias(value)
 
-    def records(self, outputs: list[Any], cotangents: list[Any] = ()) -> bool:  # type: ignore[assignment]
+    def records(self, outputs: list[Any], cotangents: Sequence[Any] = ()) -> bool:
         """True if the walk must be recorded: somebody outside may differentiate what it gives."""
         if not self.outer:
             return False
         return any(self.foreign(o._node) or has_history_below(o) for o in outputs) or any(
             g._node is not None or has_history_below(g) for g in cotangents
         )
-
-
-def has_history_below(tensor: Any) -> bool:
-    """True if a tensor below, which carries this one, is recorded."""
-    held = tensor._payload
-    if not isinstance(held, Payload):
-        return False
-    return any(
-        (part._node if part._view is None else refresh(part)) is not None or has_history_below(part)
-        for part in held.parts
-    )
 
 
 def walk(points: list[Any], outputs: list[Any], cotangents: list[Any], keep: bool, create: bool) -> list[Any]:
@@ -135,18 +119,10 @@ def walk(points: list[Any], outputs: list[Any], cotangents: list[Any], keep: boo
     return [found.get(node) for node in nodes]
 
 
-def reaches(tensor: Any, nodes: set[Node]) -> bool:
-    """True if the tensor's history leads to one of the nodes."""
-    stack, seen = [tensor._node], set()
-    while stack:
-        at = stack.pop()
-        if at is None or at in seen:
-            continue
-        if at in nodes:
-            return True
-        seen.add(at)
-        stack.extend(at.inputs)
-    return False
+def reaching(tensors: list[Any], nodes: set[Node]) -> list[int]:
+    """Return the numbers of those tensors (None among them) whose history leads to one of the nodes."""
+    found = leading_to([t._node for t in tensors if t is not None and t._node is not None], nodes)
+    return [k for k, t in enumerate(tensors) if t is not None and t._node in found]
 
 
 # ---- arguments
@@ -217,6 +193,19 @@ def _kind(value: Any) -> str:
     return f"a {type(value).__name__} of {len(value)}" if isinstance(value, tuple | list) else type(value).__name__
 
 
+def flat_outputs(output: Any, what: str) -> tuple[list[Any], Any]:
+    """Return (the tensors of a function's result, its structure).
+
+    Raises:
+        TypeError: for a leaf that is no tensor.
+    """
+    outputs, spec = tree.flatten(output)
+    for o, at in zip(outputs, tree.paths(output), strict=True):
+        if not isinstance(o, Tensor):
+            raise TypeError(f"{what}: the function must return tensors, got {type(o).__name__} at output{at}")
+    return outputs, spec
+
+
 def _scalar_output(output: Any, what: str) -> Any:
     if not isinstance(output, Tensor):
         raise TypeError(f"{what}: the function must return a tensor, got {_kind(output)}")
@@ -257,14 +246,15 @@ def value_and_grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = F
 
     @wraps(func)
     def both(*args: Any, **kwargs: Any) -> Any:
-        return _value_and_grad(what, func, argnums, has_aux, args, kwargs)
+        return value_with_gradient(what, func, argnums, has_aux, args, kwargs)
 
     return both
 
 
-def _value_and_grad(
+def value_with_gradient(
     what: str, func: Callable[..., Any], argnums: Any, has_aux: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
+    """Return (value, gradients) of a scalar function, as :func:`value_and_grad` says; ``what`` is who asks, for messages."""
     positions = selected(argnums, args, what)
     with recording() as outer:
         given, points, specs = entered_arguments(args, positions, outer, what)
@@ -310,7 +300,7 @@ def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> C
 
     @wraps(func)
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        value, found = _value_and_grad("grad()", func, argnums, has_aux, args, kwargs)
+        value, found = value_with_gradient("grad()", func, argnums, has_aux, args, kwargs)
         return (found, value[1]) if has_aux else found
 
     return gradient
@@ -321,7 +311,7 @@ def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = F
 
     @wraps(func)
     def both(*args: Any, **kwargs: Any) -> Any:
-        return _value_and_grad("grad_and_value()", func, argnums, has_aux, args, kwargs)[::-1]
+        return value_with_gradient("grad_and_value()", func, argnums, has_aux, args, kwargs)[::-1]
 
     return both
 
@@ -367,12 +357,9 @@ class Recorded:
         with recording() as outer:
             given, self.points, self.specs = entered_arguments(primals, tuple(range(len(primals))), outer, what)
             output, self.aux = split_aux(func(*given), has_aux, what)
-            self.outputs, self.spec = tree.flatten(output)
-            for o, at in zip(self.outputs, tree.paths(output), strict=True):
-                if not isinstance(o, Tensor):
-                    raise TypeError(f"{what}: the function must return tensors, got {type(o).__name__} at output{at}")
-                if o._view is not None:
-                    refresh(o)
+            self.outputs, self.spec = flat_outputs(output, what)
+            for o in self.outputs:
+                node_of(o)  # that of a view whose base was written is made while recording is on
             self.closing = Closing(self.points, outer)
 
     def pull(self, cotangents: Any) -> Any:

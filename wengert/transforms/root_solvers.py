@@ -11,10 +11,11 @@ import numpy as np
 
 from wengert.core.registry import ops
 from wengert.core.state import thread
+from wengert.core.tensor import node_of
 from wengert.tape.api import grad
 from wengert.tape.modes import enable_grad
 from wengert.transforms.linear_solvers import DENSE_SIZE, LinearSolveError, columns, gmres, norm, solved
-from wengert.transforms.local import Local, concrete, constant, key_of, link, node_of, variable
+from wengert.transforms.local import Local, concrete, constant, key_of, link, variable
 
 __all__ = ["Goal", "Linearised", "anderson", "automatic", "largest", "newton", "newton_krylov", "picard"]
 

@@ -130,8 +130,7 @@ def _result(level: BatchLevel, output: Any, dim: Any, at: str) -> Any:
     ndim = len(held.shape) + 1
     if not _is_dim(dim) or not -ndim <= dim < ndim:
         raise ShapeError(f"vmap(): out_dims says {dim!r} for output{at}, whose examples have shape {tuple(held.shape)}")
-    tensor = held.tensor if held.batched else ops.expand(held.tensor, (level.size, *held.shape))
-    return ops.movedim(tensor, 0, dim) if dim % ndim else tensor
+    return ops.movedim(held.whole, 0, dim) if dim % ndim else held.whole
 
 
 def _joined(parts: list[Any], out_dims: Any) -> Any:
