@@ -48,7 +48,7 @@ test: $(VENV)/with-test
 	$(VENV)/bin/python $(TESTS) --ignore=tests/peers $(ARGS)
 
 peers: $(PEERS)/with-test $(PEERS)/with-peers
-	$(PEERS)/bin/python $(TESTS) tests/peers $(ARGS)
+	$(PEERS)/bin/python -m pytest tests/peers $(ARGS)
 
 bench: $(PEERS)/with-bench
 	$(PEERS)/bin/python -m benchmarks $(addprefix --only=,$(ONLY)) $(ARGS)
