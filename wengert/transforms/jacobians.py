@@ -8,7 +8,7 @@ from wengert import tree
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.errors import DTypeError
-from wengert.transforms.pushforward import jvp
+from wengert.transforms.pushforward import jvp, pushed_forward
 from wengert.transforms.reverse import selected, split_aux, value_with_gradient, vjp
 from wengert.transforms.vmap import vmap
 
@@ -256,6 +256,10 @@ def hvp(func: Callable[..., Any], primals: Any, tangents: Any) -> Any:
     Returns:
         The value, and a tuple of trees like the primals (a single one alone).
 
+    Raises:
+        TypeError: if the primals or tangents are no tuples. ShapeError, DTypeError: if ``func`` returns no real scalar, or a
+            tangent does not fit its primal.
+
     Example:
         >>> import wengert as wg
         >>> wg.func.hvp(lambda x: (x ** 3).sum(), (wg.tensor([1.0, 2.0]),), (wg.tensor([1.0, 0.0]),))
@@ -265,5 +269,5 @@ def hvp(func: Callable[..., Any], primals: Any, tangents: Any) -> Any:
     def both(*args: Any) -> Any:
         return value_with_gradient("hvp()", func, tuple(range(len(args))), False, args, {})
 
-    (value, _), (_, product) = jvp(both, primals, tangents)
+    (value, _), (_, product) = pushed_forward("hvp()", both, primals, tangents)
     return value, product[0] if len(primals) == 1 else product

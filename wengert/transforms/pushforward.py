@@ -63,22 +63,29 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         >>> wg.func.jvp(lambda x: x ** 2, (wg.tensor(3.0),), (wg.tensor(1.0),))
         (tensor(9.), tensor(6.))
     """
+    return pushed_forward("jvp()", func, primals, tangents, strict, has_aux)
+
+
+def pushed_forward(
+    what: str, func: Callable[..., Any], primals: Any, tangents: Any, strict: bool = False, has_aux: bool = False
+) -> Any:
+    """Return what :func:`jvp` returns; errors begin with ``what``, the transform that the user called."""
     for name, value in (("primals", primals), ("tangents", tangents)):
         if not isinstance(value, tuple | list):
-            raise TypeError(f"jvp(): {name} must be a tuple of arguments, got {type(value).__name__}; write ({name},)")
+            raise TypeError(f"{what}: {name} must be a tuple of arguments, got {type(value).__name__}; write ({name},)")
     if not primals:
-        raise ValueError("jvp(): give at least one primal")
+        raise ValueError(f"{what}: give at least one primal")
     leaves, spec = tree.flatten(tuple(primals))
-    directions = checked_tangents(leaves, tuple(tangents), spec, "jvp()")
+    directions = checked_tangents(leaves, tuple(tangents), spec, what)
     level = DualLevel()
     with entered(level):
         duals = [level.wrap(p, t) for p, t in zip(leaves, directions, strict=True)]
-        output, aux = split_aux(func(*tree.unflatten(duals, spec)), has_aux, "jvp()")
-        outputs, out_spec = flat_outputs(output, "jvp()")
+        output, aux = split_aux(func(*tree.unflatten(duals, spec)), has_aux, what)
+        outputs, out_spec = flat_outputs(output, what)
         pairs = [unwrapped(level, o) for o in outputs]
         aux = tree.map(lambda v: unwrapped(level, v)[0] if isinstance(v, Tensor) else v, aux)
     if strict and any(t is None for _, t in pairs):
-        raise RuntimeError("jvp(strict=True): an output does not depend on the primals")
+        raise RuntimeError(f"{what}: strict=True, and an output does not depend on the primals")
     value = tree.unflatten([p for p, _ in pairs], out_spec)
     tangent = tree.unflatten([ops.zeros_like(p) if t is None else t for p, t in pairs], out_spec)
     return (value, tangent, aux) if has_aux else (value, tangent)
