@@ -1,0 +1,1 @@
+"""When and where things run: kernels, the memory pool, workers."""
