@@ -65,11 +65,7 @@ max_ = monoid("max")(lambda d: (lowest(d),), lambda a, b: (make("maximum", (a[0]
 min_ = monoid("min")(lambda d: (highest(d),), lambda a, b: (make("minimum", (a[0], b[0])),))
 any_ = monoid("any")(lambda d: (const(False, "bool"),), lambda a, b: (a[0] | b[0],))
 all_ = monoid("all")(lambda d: (const(True, "bool"),), lambda a, b: (a[0] & b[0],))
-argmax = monoid("argmax", parts=2, dtypes=lambda d: (d, "i64"))(
-    lambda d: (lowest(d), highest("i64")), _first("gt")
-)
-argmin = monoid("argmin", parts=2, dtypes=lambda d: (d, "i64"))(
-    lambda d: (highest(d), highest("i64")), _first("lt")
-)
+argmax = monoid("argmax", parts=2, dtypes=lambda d: (d, "i64"))(lambda d: (lowest(d), highest("i64")), _first("gt"))
+argmin = monoid("argmin", parts=2, dtypes=lambda d: (d, "i64"))(lambda d: (highest(d), highest("i64")), _first("lt"))
 welford = monoid("welford", parts=3)(lambda d: (const(0, d),) * 3, _welford)
 log_sum_exp = monoid("log_sum_exp", parts=2)(lambda d: (const(-math.inf, d), const(0, d)), _log_sum_exp)

@@ -8,6 +8,7 @@ generation expands to machine operations and the evaluator gives to NumPy.
 import math
 import operator
 import struct
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -15,7 +16,7 @@ import numpy as np
 
 __all__ = [
     "BINARY_MATH", "DTYPES", "OPS", "UNARY_MATH", "Row", "Scalar", "as_scalar", "bits", "cast", "const", "index", "is_float",
-    "is_integer", "lookup", "make", "math_call", "param", "rarely", "select", "size_of", "substitute", "var", "width",
+    "is_integer", "lookup", "make", "math_call", "param", "postorder", "rarely", "select", "size_of", "substitute", "var", "width",
 ]  # fmt: skip
 
 # The dtypes of elements, by the names that kernels print; ``index`` (a signed 64-bit integer) is "i64".
@@ -25,8 +26,8 @@ DTYPES: Final[dict[str, int]] = {
 }  # fmt: skip
 
 UNARY_MATH: Final = (
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
-    "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "rsqrt", "cbrt", "sigmoid", "softplus",
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
+    "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "rsqrt", "cbrt", "sigmoid", "softplus",
     "log_sigmoid", "gelu", "gelu_tanh", "silu", "ndtr", "sinc",
 )  # fmt: skip
 BINARY_MATH: Final = ("pow", "atan2", "hypot", "fmod", "logaddexp")
@@ -198,6 +199,8 @@ def _key(data: Any) -> Any:
     """What makes two constants the same: their bits, so that 0.0 and -0.0 are two, and every NaN is one."""
     if isinstance(data, float):
         return "nan" if math.isnan(data) else struct.pack("<d", data)
+    if isinstance(data, tuple):
+        return tuple(map(_key, data))
     return (type(data), data) if isinstance(data, int) else data
 
 
@@ -298,6 +301,20 @@ def lookup(table: tuple[Any, ...], i: Scalar, dtype: str) -> Scalar:
 def math_call(name: str, *args: Scalar) -> Scalar:
     """Return a function or operation of ``OPS`` by name."""
     return make(name, args)
+
+
+def postorder(roots: Iterable[Scalar]) -> list[Scalar]:
+    """Return every node of some expressions once, arguments before what uses them."""
+    done: dict[Scalar, None] = {}
+    stack = list(roots)[::-1]
+    while stack:
+        node = stack[-1]
+        waiting = [a for a in node.args if a not in done]
+        if node in done or not waiting:
+            done[stack.pop()] = None
+        else:
+            stack.extend(reversed(waiting))
+    return list(done)
 
 
 def substitute(x: Scalar, known: dict[Scalar, Scalar]) -> Scalar:

@@ -1,0 +1,75 @@
+"""LLVM types and values of kernels: one element, or a vector of them.
+
+A value that does not depend on the vectorised loop variable stays one element (*uniform*), and is spread over the
+lanes only where it meets a vector.
+"""
+
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+
+from wengert.loops.scalar import DTYPES, is_float
+
+__all__ = [
+    "BOOL",
+    "BYTE",
+    "I32",
+    "I64",
+    "POINTER",
+    "Lanes",
+    "Value",
+    "constant",
+    "element_type",
+    "splat",
+    "type_of",
+    "vector_of",
+]
+
+BOOL, BYTE, I32, I64, POINTER = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.PointerType()
+_FLOATS = {"f32": ir.FloatType(), "f64": ir.DoubleType()}
+
+
+class Value(NamedTuple):
+    """An LLVM value, and whether it is a vector (one element per lane) or uniform."""
+
+    llvm: Any
+    vector: bool
+
+
+class Lanes(NamedTuple):
+    """The vectorised loop that code stands in: its variable, the number of lanes, and the lanes that are on (None: all)."""
+
+    variable: str
+    width: int
+    mask: Any
+
+
+def type_of(dtype: str) -> Any:
+    """Return the LLVM type that values of a dtype are computed in; halves are their bits."""
+    return _FLOATS.get(dtype) or ir.IntType(DTYPES[dtype])
+
+
+def element_type(dtype: str) -> Any:
+    """Return the LLVM type of an element in memory: that of its value, a byte for a bool."""
+    return BYTE if dtype == "bool" else type_of(dtype)
+
+
+def vector_of(kind: Any, width: int) -> Any:
+    """Return the vector type of a type."""
+    return ir.VectorType(kind, width)
+
+
+def constant(value: Any, dtype: str) -> Any:
+    """Return an LLVM constant of a dtype."""
+    kind = type_of(dtype)
+    return ir.Constant(kind, float(value) if is_float(dtype) and dtype in _FLOATS else int(value))
+
+
+def splat(builder: Any, llvm: Any, width: int) -> Any:
+    """Return a vector whose lanes all hold a value."""
+    kind = vector_of(llvm.type, width)
+    if isinstance(llvm, ir.Constant) and llvm.constant is not ir.Undefined:
+        return ir.Constant(kind, [llvm.constant] * width)
+    empty = ir.Constant(kind, ir.Undefined)
+    first = builder.insert_element(empty, llvm, ir.Constant(I32, 0))
+    return builder.shuffle_vector(first, empty, ir.Constant(vector_of(I32, width), [0] * width))
