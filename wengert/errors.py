@@ -11,7 +11,9 @@ __all__ = [
     "GradientLossWarning",
     "GraphFreedError",
     "InplaceError",
+    "KernelError",
     "MissingRuleError",
+    "OutOfMemoryError",
     "ShapeError",
     "TransformError",
 ]
@@ -43,6 +45,14 @@ class DeclarationError(TypeError):
 
 class AnomalyError(RuntimeError):
     """A derivative produced NaN in anomaly mode; the message names the forward operator and its user line."""
+
+
+class KernelError(ValueError):
+    """A kernel that breaks a rule of the loop IR, text that is not one, or a move that would change what a kernel computes."""
+
+
+class OutOfMemoryError(RuntimeError, MemoryError):
+    """Memory that was refused by the system or by the limit; the message names who holds the rest of it."""
 
 
 class TransformError(RuntimeError):

@@ -4,11 +4,15 @@ One small mutable record, read by the rooms below; everything that can change pe
 :mod:`wengert.core.state` instead.
 """
 
+import os
 from dataclasses import dataclass
 
 from wengert.array.dtype import DType, float32, to_dtype
 
 __all__ = ["get_default_dtype", "set_default_dtype", "settings"]
+
+
+NATIVE_MODES = ("auto", "wait", "off")
 
 
 @dataclass(slots=True)
@@ -18,10 +22,18 @@ class Settings:
     Attributes:
         default_dtype: of tensors made from Python floats. standard_promotion: tensors without dimensions promote like any
             other, as in Python's array API standard, and not weakly, as in PyTorch.
+        native: how the native kernels of large arrays are made: "auto" (in the background, NumPy's result is used meanwhile,
+            so that the last digits may depend on when), "wait" (when first needed) or "off". ``WENGERT_NATIVE`` sets it.
     """
 
     default_dtype: DType = float32
     standard_promotion: bool = False
+    native: str = "auto"
+
+    def __post_init__(self) -> None:
+        self.native = os.environ.get("WENGERT_NATIVE", "auto")
+        if self.native not in NATIVE_MODES:
+            raise ValueError(f"WENGERT_NATIVE must be one of {', '.join(NATIVE_MODES)}, got {self.native!r}")
 
 
 settings = Settings()

@@ -1,60 +1,77 @@
 """LLVM IR as text to functions in this process: verify, optimise, make object code, link.
 
-One linker (LLVM's ORC) serves the whole process. A :class:`Library` is what one text became; its code is freed with it.
+Threads compile side by side, and none that links object code waits for them. A :class:`Library` is what one text became;
+its code is freed with it.
 """
 
 import ctypes
 import threading
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
-import llvmlite.binding as llvm
-
+from wengert.codegen.binding import compiling, emit, llvm, lock, optimise
 from wengert.codegen.target import host
 
 __all__ = ["Library", "assembly", "compile_object", "load", "optimised"]
 
-_lock = threading.Lock()
+# A linker keeps some 9 KB of each library that it ever linked, so another takes its place after so many. What it
+# linked lives on without it.
+LIBRARIES_PER_LINKER: Final = 64
+
+_linkers: list[Any] = []  # the one in use
 _names = count()
+_own = threading.local()  # a target machine serves one thread
 
 
-@lru_cache(maxsize=1)
 def _machine() -> Any:
-    target = host()
-    return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=3, jit=True, reloc="pic"
-    )
+    if not hasattr(_own, "machine"):
+        target, found = host(), llvm().Target.from_triple(host().triple)
+        _own.machine = found.create_target_machine(target.cpu, target.features, opt=3, jit=True, reloc="pic")
+    return _own.machine
 
 
-@lru_cache(maxsize=1)
-def _linker() -> Any:
-    return llvm.create_lljit_compiler(_machine())
+def _linker() -> tuple[Any, str]:
+    """Return a linker, and a name for the library that it is to link.
+
+    Raises:
+        OSError: if the operating system lets no memory be executed.
+    """
+    with lock():
+        number = next(_names)
+        if number % LIBRARIES_PER_LINKER == 0:
+            llvm().check_jit_execution()
+            _linkers[:] = [llvm().create_lljit_compiler(_machine(), suppress_errors=True)]
+        return _linkers[0], f"wengert{number}"
 
 
-def _module(text: str) -> Any:
-    module = llvm.parse_assembly(text)
-    module.triple = host().triple
-    module.data_layout = str(_machine().target_data)
-    module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False  # kernels say what they want
-    builder = llvm.create_pass_builder(_machine(), options)
-    builder.getModulePassManager().run(module, builder)
-    return module
+@contextmanager
+def _module(text: str) -> Iterator[Any]:
+    """Yield the optimised module of a text, alone in a context, with which its constants die too."""
+    with compiling(), llvm().create_context() as context, llvm().parse_assembly(text, context) as module:
+        module.triple = host().triple
+        module.data_layout = str(_machine().target_data)
+        module.verify()
+        options = llvm().create_pipeline_tuning_options(speed_level=1)
+        options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = (
+            False  # kernels say what they want
+        )
+        with llvm().create_pass_builder(_machine(), options) as builder, builder.getModulePassManager() as passes:
+            optimise(module, passes, builder)
+        yield module
 
 
 def optimised(text: str) -> str:
     """Return the LLVM IR that becomes machine code."""
-    with _lock:
-        return str(_module(text))
+    with _module(text) as module:
+        return str(module)
 
 
 def assembly(text: str) -> str:
     """Return the machine code as assembly."""
-    with _lock:
-        return str(_machine().emit_assembly(_module(text)))
+    with _module(text) as module:
+        return emit(module, _machine(), code=False).decode()
 
 
 def compile_object(text: str) -> bytes:
@@ -63,12 +80,18 @@ def compile_object(text: str) -> bytes:
     Raises:
         RuntimeError: LLVM's, if the text is not valid.
     """
-    with _lock:
-        return bytes(_machine().emit_object(_module(text)))
+    with _module(text) as module:
+        return emit(module, _machine(), code=True)
 
 
 class Library:
     """Machine code in this process.
+
+    Args:
+        code: object code for this machine. names: the functions in it that are to be called.
+
+    Raises:
+        RuntimeError: if the code is not object code, lacks one of the names, or needs a function that is nowhere.
 
     Example:
         >>> from wengert.codegen.engine import Library, compile_object
@@ -78,20 +101,22 @@ class Library:
         42
     """
 
-    __slots__ = ("_tracker", "addresses")
+    __slots__ = ("__weakref__", "_tracker", "addresses")
 
     def __init__(self, code: bytes, names: Sequence[str]) -> None:
-        builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+        builder = llvm().JITLibraryBuilder().add_object_img(code).add_current_process()
         for name in names:
-            builder = builder.export_symbol(name)
-        with _lock:
-            self._tracker = builder.link(_linker(), f"wengert{next(_names)}")
-            self.addresses: dict[str, int] = {name: self._tracker[name] for name in names}
+            builder.export_symbol(name)
+        try:
+            self._tracker = builder.link(*_linker())
+        except RuntimeError as error:
+            raise RuntimeError(f"LLVM could not link {', '.join(names)}: {error}") from None
+        self.addresses: dict[str, int] = {name: self._tracker[name] for name in names}
 
     def function(self, name: str, result: Any, *arguments: Any, gil: bool = False) -> Any:
         """Return a function of the library for ctypes; it runs without Python's lock unless ``gil``."""
         make = ctypes.PYFUNCTYPE if gil else ctypes.CFUNCTYPE
-        function = make(result, *arguments)(self.addresses[name])
+        function: Any = make(result, *arguments)(self.addresses[name])
         function.library = self
         return function
 

@@ -2,11 +2,19 @@
 
 import os
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-import llvmlite.binding as llvm
+from wengert.codegen.binding import llvm
 
-__all__ = ["Target", "host"]
+__all__ = ["LEVELS", "Target", "host"]
+
+# What `WENGERT_CPU` may ask for, with the features that each adds to the one before.
+LEVELS: Final[dict[str, tuple[str, ...]]] = {
+    "x86-64": (),
+    "x86-64-v2": ("sse4.2", "ssse3", "popcnt"),
+    "x86-64-v3": ("avx", "avx2", "fma", "f16c", "bmi2"),
+    "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+}
 
 
 class Target(NamedTuple):
@@ -35,33 +43,62 @@ class Target(NamedTuple):
 
 
 def _facts(triple: str, has: dict[str, bool]) -> tuple[int, int, bool, bool, bool]:
+    """Return (vector_bytes, registers, fma, half, dot) of a processor with these features."""
     if triple.startswith(("aarch64", "arm64")):
         return 16, 32, True, True, has.get("bf16", False)
     if has.get("avx512f") and has.get("avx512vl"):
         return 64, 32, True, True, has.get("avx512bf16", False)
-    if has.get("avx2"):
-        return 32, 16, has.get("fma", False), has.get("f16c", False), False
-    return 16, 16, has.get("fma", False), False, False
+    fma, half = has.get("fma", False), has.get("f16c", False)
+    return (32 if has.get("avx2") else 16), 16, fma, half, False
+
+
+def _features() -> dict[str, bool]:
+    """Return what LLVM finds that this processor has and has not."""
+    try:
+        return dict(llvm().get_host_cpu_features())
+    except RuntimeError:  # LLVM does not know this operating system's way to ask
+        return {}
+
+
+def _level(asked: str, has: dict[str, bool]) -> dict[str, bool]:
+    """Return the features of a processor that ``WENGERT_CPU`` asks for, which this one must have.
+
+    Raises:
+        ValueError: if there is no such level, or this processor is below it.
+    """
+    if asked not in LEVELS:
+        raise ValueError(f"WENGERT_CPU must be one of {', '.join(LEVELS)}, got {asked!r}")
+    names = list(LEVELS)
+    wanted = {feature: True for name in names[: names.index(asked) + 1] for feature in LEVELS[name]}
+    missing = [feature for feature in wanted if not has.get(feature)]
+    if missing:
+        raise ValueError(f"WENGERT_CPU={asked} needs {', '.join(missing)}, which this processor does not have")
+    return wanted
 
 
 @lru_cache(maxsize=1)
 def host() -> Target:
     """Return the machine this process runs on.
 
-    ``WENGERT_VECTOR_BYTES`` narrows its vectors (16, 32 or 64), to see what a smaller machine would run.
+    Two variables of the environment make less of it, to see what a smaller machine would run: ``WENGERT_CPU`` (on x86
+    ``x86-64``, ``x86-64-v2``, ``x86-64-v3`` or ``x86-64-v4``) takes away instructions, ``WENGERT_VECTOR_BYTES`` (16, 32
+    or 64) narrows the vectors alone.
+
+    Raises:
+        ValueError: if a variable has a value that is not listed here, or that is more than the processor can do.
+
+    Example:
+        >>> from wengert.codegen.target import host
+        >>> host().vector_bytes in (16, 32, 64)
+        True
     """
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    triple = llvm.get_process_triple()
-    try:
-        has = dict(llvm.get_host_cpu_features())
-    except RuntimeError:  # LLVM does not know this operating system's way to ask
-        has = {}
+    triple, cpu, has = llvm().get_process_triple(), llvm().get_host_cpu_name(), _features()
+    if asked := os.environ.get("WENGERT_CPU", ""):
+        cpu, has = asked, _level(asked, has)
     features = ",".join(("+" if has[name] else "-") + name for name in sorted(has))
     width, registers, fma, half, dot = _facts(triple, has)
-    asked = os.environ.get("WENGERT_VECTOR_BYTES", "")
-    if asked:
-        if asked not in ("16", "32", "64"):
-            raise ValueError(f"WENGERT_VECTOR_BYTES must be 16, 32 or 64, got {asked!r}")
-        width = min(width, int(asked))
-    return Target(triple, llvm.get_host_cpu_name(), features, width, registers, fma, half, dot)
+    if narrow := os.environ.get("WENGERT_VECTOR_BYTES", ""):
+        if narrow not in ("16", "32", "64"):
+            raise ValueError(f"WENGERT_VECTOR_BYTES must be 16, 32 or 64, got {narrow!r}")
+        width = min(width, int(narrow))
+    return Target(triple, cpu, features, width, registers, fma, half, dot)

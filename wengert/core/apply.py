@@ -14,6 +14,7 @@ from wengert.array.dtype import DTYPES, FLOAT, DType, bfloat16, can_cast, dtype_
 from wengert.array.shape import broadcast_shapes
 from wengert.core.explain import FAILURES, explained, specs
 from wengert.core.interpret import intercepted
+from wengert.core.native import native
 from wengert.core.operator import Op, Spec
 from wengert.core.record import record
 from wengert.core.signature import Input
@@ -144,7 +145,10 @@ def execute(op: Op, values: list[Any]) -> Any:
     names = op.keywords
     try:
         arrays, target = _ready(op, values) or _arrays(op, values)
-        if names:
+        result = native.run(op, arrays) if _large(op, arrays) else NotImplemented
+        if result is not NotImplemented:
+            pass
+        elif names:
             at = op.signature.positional
             result = state.run(op.kernel, *arrays[:at], **dict(zip(names, arrays[at:], strict=True)))
         else:
@@ -166,6 +170,21 @@ def execute(op: Op, values: list[Any]) -> Any:
     if single:
         return wrapped[0]
     return tuple(wrapped) if op.variable else op.result_type(*wrapped)
+
+
+def _large(op: Op, arrays: list[Any]) -> bool:
+    """Whether any array is large enough for native code."""
+    smallest = native.smallest
+    for i in op.signature.inputs:
+        array = arrays[i]
+        if array is None:
+            continue
+        if type(array) is list:
+            if any(a.size >= smallest for a in array):
+                return True
+        elif array.size >= smallest:
+            return True
+    return False
 
 
 def _ready(op: Op, values: list[Any]) -> tuple[list[Any], DType | None] | None:

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from wengert.core.apply import call as general
+from wengert.core.native import native
 from wengert.core.node import OpNode, Version, next_sequence
 from wengert.core.operator import Op
 from wengert.core.place import _internal, here
-from wengert.core.state import local, thread
+from wengert.core.state import State, local, thread
 from wengert.core.tensor import Tensor, refresh
 
 __all__ = ["binary_lane", "general_lane", "unary_lane"]
@@ -34,6 +35,12 @@ def general_lane(op: Op) -> Callable[..., Any]:
         return general(op, args, kwargs)
 
     return function
+
+
+def _large(op: Op, state: State, ufunc: Any, *arguments: Any) -> Any:
+    """Run an operator on large arrays: by its native kernel, if there is one; the rest of ``arguments`` are defaults."""
+    array = native.run(op, arguments)
+    return state.run(ufunc, *arguments[: ufunc.nin]) if array is NotImplemented else array
 
 
 def _flags(op: Op, inputs: int) -> tuple[tuple[Any, tuple[bool, ...]], ...]:
@@ -74,7 +81,7 @@ def unary_lane(op: Op) -> Callable[..., Any]:
         dtype = x.dtype
         if dtype is not F32 and dtype is not F64:
             return general(op, (input,), {})
-        array = state.run(ufunc, x)
+        array = state.run(ufunc, x) if x.size < native.smallest else _large(op, state, ufunc, x, *defaults)
         if type(array) is not ndarray:
             array = asarray(array)
         out = _new_tensor(Tensor)
@@ -142,12 +149,14 @@ def binary_lane(op: Op, general: Callable[..., Any] = general) -> Callable[..., 
             if y.dtype is not dtype:
                 return general(op, (input, other), {})
             far = other._node if other._view is None else refresh(other)
+            large = x.size >= native.smallest or y.size >= native.smallest
         elif type(other) is float or type(other) is int:
             y, far = other, None
+            large = x.size >= native.smallest
         else:
             return general(op, (input, other), {})
         try:
-            array = state.run(ufunc, x, y)
+            array = state.run(ufunc, x, y) if not large else _large(op, state, ufunc, x, y, *defaults)
         except (ValueError, OverflowError):
             return general(op, (input, other), {})
         if type(array) is not ndarray:
@@ -211,7 +220,8 @@ def reflected_lane(op: Op, general: Callable[..., Any]) -> Callable[..., Any]:
         if type(input) is not float and type(input) is not int:
             return general(op, (input, other), {})
         try:
-            array = state.run(ufunc, input, y)
+            small = y.size < native.smallest
+            array = state.run(ufunc, input, y) if small else _large(op, state, ufunc, input, y, *defaults)
         except (ValueError, OverflowError):
             return general(op, (input, other), {})
         if type(array) is not ndarray:

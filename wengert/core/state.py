@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from wengert.core.native import native
+
 __all__ = ["State", "local", "thread"]
 
 
@@ -60,6 +62,8 @@ class State:
         quiet = contextvars.Context()
         quiet.run(np.seterr, all="ignore")
         self.run = quiet.run
+        if native.enter is not None:
+            native.enter(self.run)
 
     def update(self) -> None:
         """Recompute ``slow`` after a mode has changed."""

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 __all__ = [
-    "BINARY_MATH", "DTYPES", "OPS", "UNARY_MATH", "Row", "Scalar", "as_scalar", "bits", "cast", "const", "index", "is_float",
+    "BINARY_MATH", "DTYPES", "OPS", "UNARY_MATH", "Row", "Scalar", "as_scalar", "bits", "cast", "const", "fingerprint", "index", "is_float",
     "is_integer", "lookup", "make", "math_call", "param", "postorder", "rarely", "select", "size_of", "substitute", "var", "width",
 ]  # fmt: skip
 
@@ -333,3 +333,21 @@ def substitute(x: Scalar, known: dict[Scalar, Scalar]) -> Scalar:
         known[node] = node if args == node.args else make(node.op, args, node.dtype, node.data)
         stack.pop()
     return known[x]
+
+
+def fingerprint(*expressions: Scalar) -> str:
+    """Return a text that two lists of expressions share if, and only if, they are the same."""
+    numbers: dict[Scalar, int] = {}
+    lines = []
+    stack = list(reversed(expressions))
+    while stack:
+        node = stack[-1]
+        waiting = [a for a in node.args if a not in numbers]
+        if node in numbers or not waiting:
+            stack.pop()
+            if node not in numbers:
+                numbers[node] = len(numbers)
+                lines.append(f"{node.op}.{node.dtype}{[numbers[a] for a in node.args]}{_key(node.data)!r}")
+        else:
+            stack += reversed(waiting)
+    return ";".join([*lines, repr([numbers[e] for e in expressions])])

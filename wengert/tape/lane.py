@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from wengert.core.native import native
 from wengert.core.node import Freed, Leaf, OpNode
 from wengert.core.place import describe
 from wengert.core.record import Packed, unpack
 from wengert.core.registry import ops
 from wengert.core.state import State
-from wengert.core.tensor import from_array
+from wengert.core.tensor import Tensor, from_array
 from wengert.errors import GraphFreedError, ShapeError
 from wengert.tape.accumulate import accumulate, into_leaf
 
@@ -62,15 +63,20 @@ def drain(walk: Any, state: State) -> None:
             continue
         pending[GRADIENT] = None
         inputs = node.inputs
+        large = (g if type(g) is ndarray else g._payload).size >= native.smallest
         for number, rule, slots, arithmetic in node.plan.rules:
             after = inputs[number]
             waiting = table.get(after)
             if waiting is None:
                 continue
             try:
-                found = (
-                    None if not arithmetic else g if arithmetic == "identity" else on_arrays(run, rule, g, node, slots)
-                )
+                found = None
+                if arithmetic == "identity":
+                    found = g
+                elif large and node.plan.op.batch == "broadcast":
+                    found = native_rule(rule, g, node, slots)
+                if found is None and arithmetic:
+                    found = on_arrays(run, rule, g, node, slots)
                 if found is None:
                     g = wrapped(g)
                     found = rule(g, *[unpack(node, slot) for slot in slots])
@@ -103,6 +109,23 @@ def drain(walk: Any, state: State) -> None:
 def not_simple(node: OpNode) -> bool:
     """True for a node with several results or joint rules, or one that was freed."""
     return not node.plan.simple or type(node.saved) is Freed
+
+
+def native_rule(rule: Any, g: Any, node: OpNode, slots: Any) -> Any:
+    """Run the rule of an element-wise operator as one native kernel; None where there is none."""
+    arguments = []
+    for slot in slots:
+        value = unpack(node, slot)
+        if isinstance(value, Tensor):
+            value = value._payload
+            if type(value) is not ndarray:
+                return None
+        arguments.append(value)
+    x = g if type(g) is ndarray else g._payload
+    if type(x) is not ndarray:
+        return None
+    found = native.rule(rule, x, arguments)
+    return None if found is NotImplemented else found
 
 
 def on_arrays(run: Any, rule: Any, g: Any, node: OpNode, slots: Any) -> Any:

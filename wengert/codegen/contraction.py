@@ -1,0 +1,424 @@
+"""Matrix products as kernels: all tiles of ranges of blocks, with what is done to a sum before it is stored.
+
+One kernel serves every size, layout and number of batches of its dtypes and :class:`Epilogue`: operands are given by strides,
+whether they are read in place or were packed into panels (:mod:`wengert.codegen.panels`). Its range is that of the blocks
+of the result, counted batch by batch, column block by column block, row block by row block. k may be cut: every part but the
+last leaves its sums in ``partial``, from where the next goes on, so that cutting changes no bit of the result.
+"""
+
+from enum import IntEnum, auto
+from typing import Any, Final, NamedTuple
+
+from llvmlite import ir
+
+from wengert.codegen.build import (
+    VOID, at, below, choose, first_lanes, function, kernel, loop, minimum, minus, number, plus, read, read_first, slot, times, write,
+    write_first,
+)  # fmt: skip
+from wengert.codegen.expressions import Expressions
+from wengert.codegen.lanes import I64, POINTER, Lanes, Value, element_type, type_of, vector_of
+from wengert.codegen.microkernel import Arithmetic, Left, Right, Tile, multiply_add, row_pointers, zeros
+from wengert.loops.ir import Kernel
+from wengert.loops.scalar import Scalar, cast, make, select, size_of, var
+
+__all__ = ["ACTIVATIONS", "Batch", "Epilogue", "Slot", "emit_product", "masked_reads"]
+
+# Functions of a sum that have no name among those of scalar expressions.
+_FORMULAS: Final = {
+    "relu": lambda x: make("maximum", (x, x * 0.0)),
+}
+ACTIVATIONS: Final = ("relu", "sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "softplus")
+
+
+class Slot(IntEnum):
+    """What the argument array of a product holds, in order; strides are in bytes, panels are those of a tile.
+
+    ``table`` is the address of the batches, one :class:`Batch` after the other. ``first`` and ``last`` say whether this part of k
+    is the first, the last.
+    """
+
+    table = 0
+    left_row = auto()
+    left_k = auto()
+    left_panel = auto()
+    right_k = auto()
+    right_panel = auto()
+    partial_row = auto()
+    out_row = auto()
+    addend_row = auto()
+    rows = auto()
+    columns = auto()
+    k = auto()
+    row_blocks = auto()
+    column_blocks = auto()
+    row_panels = auto()  # in a block
+    column_panels = auto()
+    first = auto()
+    last = auto()
+    alpha = auto()
+    beta = auto()
+
+
+class Batch(IntEnum):
+    """The addresses of one product of a batch."""
+
+    left = 0
+    right = auto()
+    partial = auto()
+    out = auto()
+    addend = auto()
+    bias = auto()
+
+
+class Epilogue(NamedTuple):
+    """What becomes of a sum: ``activation(alpha * sum + beta * addend + bias)``, rounded to ``dtype``.
+
+    Attributes:
+        dtype: of the result and of the addend. addend: whether there is one. bias: "" (none), "column" (an element per
+            column) or "row", in the dtype of the sums. activation: "" or one of ``ACTIVATIONS``.
+    """
+
+    dtype: str
+    addend: bool = False
+    bias: str = ""
+    activation: str = ""
+
+    def formula(self, total: str) -> Scalar:
+        """Return the result as an expression of the variables sum, alpha, beta, addend and bias."""
+        value = var("sum", total) * var("alpha", total)
+        if self.addend:
+            value = value + var("beta", total) * cast(var("addend", self.dtype), total)
+        if self.bias:
+            value = value + var("bias", total)
+        if self.activation == "relu":
+            value = select(value.lt(0), 0, value)  # a NaN stays one
+        elif self.activation:
+            value = make(self.activation, (value,))
+        return cast(value, self.dtype)
+
+    @property
+    def long(self) -> bool:
+        """Whether it is so many instructions that they are emitted once for all tiles."""
+        return self.activation not in ("", "relu")
+
+
+def masked_reads(vector_bytes: int) -> bool:
+    """Whether vectors are read under a mask in one instruction; if not, panels of B that are not full must be packed."""
+    return vector_bytes >= 32
+
+
+def emit_product(how: Arithmetic, tile: Tile, epilogue: Epilogue, name: str = "product") -> str:
+    """Return the LLVM IR of a kernel whose arguments are :class:`Slot`."""
+    return _Product(how, tile, epilogue, name).text()
+
+
+class _Places(NamedTuple):
+    """Where the elements of one tile lie, and how many rows and columns there are from its corner on."""
+
+    left: Any
+    right: Any
+    partial: Any
+    out: Any
+    addend: Any
+    bias: Any
+    rows: Any
+    columns: Any
+
+
+class _Product:
+    """Emits the kernel and the functions it calls: the full tile, the tiles at the edges, what finishes a tile."""
+
+    def __init__(self, how: Arithmetic, tile: Tile, epilogue: Epilogue, name: str) -> None:
+        self.how, self.tile, self.epilogue = how, tile, epilogue
+        self.total = vector_of(type_of(how.total), tile.lanes)
+        self.size, self.out_size = size_of(how.total), size_of(epilogue.dtype)
+        self.b, self.args, self.begin, self.end = kernel(name)
+        self.module = self.b.module
+        self.scratch = self.b.alloca(self.total, tile.rows * tile.vectors)
+        self.finish = self._finish()
+        self.edge = self._edge()
+        self.full = self._full()
+
+    # ---- the kernel
+
+    def text(self) -> str:
+        """Emit the loop over blocks."""
+        b, args = self.b, self.args
+        row_blocks, column_blocks = slot(b, args, Slot.row_blocks), slot(b, args, Slot.column_blocks)
+
+        def block(b: Any, index: Any, _: Any) -> None:
+            rest, row = b.udiv(index, row_blocks), b.urem(index, row_blocks)
+            batch, column = b.udiv(rest, column_blocks), b.urem(rest, column_blocks)
+            entry = at(b, slot(b, args, Slot.table, POINTER), times(b, batch, 8 * len(Batch)))
+            self._block(b, [slot(b, entry, place, POINTER) for place in Batch], row, column)
+
+        loop(b, self.begin, self.end, block)
+        b.ret_void()
+        return str(self.module)
+
+    def _block(self, b: Any, addresses: list[Any], row: Any, column: Any) -> None:
+        """Emit the tiles of a block: a panel of B stays in the first cache while those of A pass."""
+        tile, args = self.tile, self.args
+        rows, columns = slot(b, args, Slot.rows), slot(b, args, Slot.columns)
+
+        def span(index: Any, panels: Slot, size: int, count: Any) -> tuple[Any, Any]:
+            per = times(b, slot(b, args, panels), size)
+            start = times(b, index, per)
+            return start, minimum(b, plus(b, start, per), count)
+
+        top, bottom = span(row, Slot.row_panels, tile.rows, rows)
+        near, far = span(column, Slot.column_panels, tile.columns, columns)
+
+        def across(b: Any, j: Any, _: Any) -> None:
+            def down(b: Any, i: Any, _: Any) -> None:
+                self._tile(b, self._places(b, addresses, i, j, rows, columns))
+
+            loop(b, top, bottom, down, step=tile.rows)
+
+        loop(b, near, far, across, step=tile.columns)
+
+    def _places(self, b: Any, addresses: list[Any], i: Any, j: Any, rows: Any, columns: Any) -> _Places:
+        left, right, partial, out, addend, bias = addresses
+
+        def moved(pointer: Any, row_stride: Slot, size: int) -> Any:
+            return at(b, pointer, times(b, i, slot(b, self.args, row_stride)), times(b, j, size))
+
+        panel_row, panel_column = b.udiv(i, number(self.tile.rows)), b.udiv(j, number(self.tile.columns))
+        return _Places(
+            at(b, left, times(b, panel_row, slot(b, self.args, Slot.left_panel))),
+            at(b, right, times(b, panel_column, slot(b, self.args, Slot.right_panel))),
+            moved(partial, Slot.partial_row, self.size),
+            moved(out, Slot.out_row, self.out_size),
+            moved(addend, Slot.addend_row, self.out_size) if self.epilogue.addend else addend,
+            at(b, bias, times(b, i if self.epilogue.bias == "row" else j, self.size)) if self.epilogue.bias else bias,
+            minus(b, rows, i),
+            minus(b, columns, j),
+        )
+
+    def _tile(self, b: Any, places: _Places) -> None:
+        whole = b.and_(
+            b.icmp_signed(">=", places.rows, number(self.tile.rows)),
+            b.icmp_signed(">=", places.columns, number(self.tile.columns)),
+        )
+        with b.if_else(whole, likely=True) as (inside, edge):
+            with inside:
+                b.call(self.full, [self.args, *places[:6], self.scratch])
+            with edge:
+                b.call(self.edge, [self.args, *places, self.scratch])
+
+    # ---- the full tile
+
+    def _full(self) -> Any:
+        """Emit a tile that has all its rows and columns; its sums go from registers to the result."""
+        x = _Function(self.module, "full", [POINTER] * 8)
+        b = x.builder
+        args, left, right, *_, scratch = x.arguments
+        places = _Places(*x.arguments[1:7], number(self.tile.rows), number(self.tile.columns))
+        vectors = [(r, v) for r in range(self.tile.rows) for v in range(self.tile.vectors)]
+        row = slot(b, args, Slot.partial_row)
+        held = [at(b, places.partial, times(b, r, row), v * self.tile.lanes * self.size) for r, v in vectors]
+        start = choose(
+            b,
+            self._flag(b, args, Slot.first),
+            lambda b: zeros(self.how, self.tile),
+            lambda b: [read(b, place, self.total) for place in held],
+        )
+        pointers = row_pointers(b, left, slot(b, args, Slot.left_row), self.tile.rows)
+        sums = self._multiply(b, args, self.tile, pointers, Right(right, slot(b, args, Slot.right_k)), start)
+        if self.epilogue.long:
+            for place, value in enumerate(sums):
+                write(b, value, at(b, scratch, place * self.tile.lanes * self.size))
+            b.call(self.finish, [args, *places[2:], scratch])
+        else:
+            self._store(x, places, vectors, sums, held)
+        return x.close()
+
+    def _store(self, x: "_Function", places: _Places, vectors: Any, sums: list[Any], held: list[Any]) -> None:
+        """Emit the end of a full tile, from registers."""
+        b, args = x.builder, x.arguments[0]
+        with b.if_else(self._flag(b, args, Slot.last)) as (last, more):
+            with last:
+                values = self._numbers(b, args)
+                for (r, v), value in zip(vectors, sums, strict=True):
+                    offset = v * self.tile.lanes
+                    known = {**values, "sum": Value(value, True)}
+                    if self.epilogue.addend:
+                        place = at(b, places.addend, times(b, r, slot(b, args, Slot.addend_row)), offset * self.out_size)
+                        known["addend"] = Value(read(b, place, self._result_type()), True)
+                    if self.epilogue.bias == "row":
+                        known["bias"] = Value(read(b, at(b, places.bias, r * self.size), self.total.element), False)
+                    elif self.epilogue.bias:
+                        known["bias"] = Value(read(b, at(b, places.bias, offset * self.size), self.total), True)
+                    done = x.value(self.epilogue.formula(self.how.total), known, self.tile.lanes)
+                    write(b, done, at(b, places.out, times(b, r, slot(b, args, Slot.out_row)), offset * self.out_size))
+            with more:
+                for place, value in zip(held, sums, strict=True):
+                    write(b, value, place)
+
+    # ---- the edges
+
+    def _edge(self) -> Any:
+        """Emit a tile that lacks rows or columns: the smallest tile that covers it, on sums in memory."""
+        x = _Function(self.module, "edge", [*[POINTER] * 7, I64, I64, POINTER])
+        b, args, scratch = x.builder, x.arguments[0], x.arguments[-1]
+        places = _Places(*x.arguments[1:9])
+        prepare = self._prepare()
+        b.call(prepare, [args, places.partial, places.rows, places.columns, scratch])
+        heights = [h for h in (1, 4, 8) if h <= self.tile.rows]
+        done = b.append_basic_block("computed")
+        for height in heights:
+            for width in range(1, self.tile.vectors + 1):
+                part = Tile(height, width, self.tile.lanes)
+                fits = b.and_(
+                    b.icmp_signed("<=", minimum(b, places.rows, self.tile.rows), number(height)),
+                    b.icmp_signed("<=", minimum(b, places.columns, self.tile.columns), number(part.columns)),
+                )
+                taken, other = b.append_basic_block(f"tile{height}x{width}"), b.append_basic_block("other")
+                b.cbranch(fits, taken, other)
+                b.position_at_end(taken)
+                b.call(self._part(part), [args, places.left, places.right, places.rows, places.columns, scratch])
+                b.branch(done)
+                b.position_at_end(other)
+        b.branch(done)
+        b.position_at_end(done)
+        b.call(self.finish, [args, *places[2:], scratch])
+        return x.close()
+
+    def _part(self, tile: Tile) -> Any:
+        """Emit a smaller tile, whose sums are in memory as rows of full tiles."""
+        b, (args, left, right, rows, columns, scratch) = function(
+            self.module, f"part{tile.rows}x{tile.vectors}", VOID, [*[POINTER] * 3, I64, I64, POINTER], internal=True
+        )
+        pointers = row_pointers(b, left, slot(b, args, Slot.left_row), tile.rows, minus(b, rows, 1))
+        mask = None
+        if masked_reads(tile.lanes * self.size):
+            mask = first_lanes(b, minus(b, columns, tile.columns - tile.lanes), tile.lanes)
+        held = [
+            at(b, scratch, (r * self.tile.vectors + v) * tile.lanes * self.size)
+            for r in range(tile.rows)
+            for v in range(tile.vectors)
+        ]
+        start = [read(b, place, self.total) for place in held]
+        sums = self._multiply(b, args, tile, pointers, Right(right, slot(b, args, Slot.right_k), mask), start)
+        for place, value in zip(held, sums, strict=True):
+            write(b, value, place)
+        b.ret_void()
+        return b.function
+
+    def _prepare(self) -> Any:
+        """Emit the sums that a tile at the edge begins with: zeros, or what the parts of k before have left."""
+        b, (args, partial, rows, columns, scratch) = function(
+            self.module, "prepare", VOID, [POINTER, POINTER, I64, I64, POINTER], internal=True
+        )
+        first = self._flag(b, args, Slot.first)
+
+        def turn(b: Any, r: Any, v: Any, offset: Any, place: Any) -> None:
+            line = at(b, partial, times(b, r, slot(b, args, Slot.partial_row)), times(b, offset, self.size))
+            left = minus(b, columns, offset)
+            some = b.and_(b.icmp_signed("<", r, rows), b.not_(first))
+            zero = ir.Constant(self.total, [0] * self.tile.lanes)
+            value = choose(b, some, lambda b: [read_first(b, line, self.total, left)], lambda b: [zero])[0]
+            write(b, value, place)
+
+        self._each_vector(b, self.tile.rows, scratch, turn)
+        b.ret_void()
+        return b.function
+
+    def _finish(self) -> Any:
+        """Emit what becomes of sums in memory: the epilogue after the last part of k, before that they are kept."""
+        x = _Function(self.module, "finish", [*[POINTER] * 5, I64, I64, POINTER])
+        b = x.builder
+        args, partial, out, addend, bias, rows, columns, scratch = x.arguments
+        last, values = self._flag(b, args, Slot.last), self._numbers(b, args)
+
+        def turn(b: Any, r: Any, v: Any, offset: Any, place: Any) -> None:
+            left = minus(b, columns, offset)
+            total = read(b, place, self.total)
+            with b.if_then(below(b, 0, left)), b.if_else(last) as (end, more):
+                with end:
+                    known = {**values, "sum": Value(total, True)}
+                    if self.epilogue.addend:
+                        line = at(b, addend, times(b, r, slot(b, args, Slot.addend_row)), times(b, offset, self.out_size))
+                        known["addend"] = Value(read_first(b, line, self._result_type(), left), True)
+                    if self.epilogue.bias == "row":
+                        known["bias"] = Value(read(b, at(b, bias, times(b, r, self.size)), self.total.element), False)
+                    elif self.epilogue.bias:
+                        known["bias"] = Value(read_first(b, at(b, bias, times(b, offset, self.size)), self.total, left), True)
+                    done = x.value(self.epilogue.formula(self.how.total), known, self.tile.lanes)
+                    line = at(b, out, times(b, r, slot(b, args, Slot.out_row)), times(b, offset, self.out_size))
+                    write_first(b, done, line, left)
+                with more:
+                    line = at(b, partial, times(b, r, slot(b, args, Slot.partial_row)), times(b, offset, self.size))
+                    write_first(b, total, line, left)
+
+        self._each_vector(b, minimum(b, rows, self.tile.rows), scratch, turn)
+        return x.close()
+
+    def _each_vector(self, b: Any, rows: Any, scratch: Any, turn: Any) -> None:
+        """Emit a loop over the vectors of a tile in memory: ``turn(b, row, vector, column, address)``."""
+
+        def down(b: Any, r: Any, _: Any) -> None:
+            def across(b: Any, v: Any, _: Any) -> None:
+                place = plus(b, times(b, r, self.tile.vectors), v)
+                turn(b, r, v, times(b, v, self.tile.lanes), at(b, scratch, times(b, place, self.tile.lanes * self.size)))
+
+            loop(b, 0, self.tile.vectors, across)
+
+        loop(b, 0, rows, down)
+
+    # ---- parts of them
+
+    def _multiply(self, b: Any, args: Any, tile: Tile, pointers: list[Any], right: Right, start: list[Any]) -> list[Any]:
+        left = Left(pointers, slot(b, args, Slot.left_k))
+        return multiply_add(b, self.how, tile, left, right, slot(b, args, Slot.k), start)
+
+    def _flag(self, b: Any, args: Any, which: Slot) -> Any:
+        return b.icmp_signed("!=", slot(b, args, which), number(0))
+
+    def _numbers(self, b: Any, args: Any) -> dict[str, Value]:
+        kind = type_of(self.how.total)
+        return {name: Value(slot(b, args, Slot[name], kind), False) for name in ("alpha", "beta")}
+
+    def _result_type(self) -> Any:
+        return vector_of(element_type(self.epilogue.dtype), self.tile.lanes)
+
+
+class _Function:
+    """A function that evaluates scalar expressions of vectors."""
+
+    def __init__(self, module: Any, name: str, arguments: list[Any]) -> None:
+        made = ir.Function(module, ir.FunctionType(VOID, arguments), name)
+        for attribute in ("nounwind", "noinline"):
+            made.attributes.add(attribute)
+        made.linkage = "internal"
+        self._expressions = Expressions(Kernel(name, (), (), ()), module, made)
+        self.builder = self._expressions.builder
+        self.arguments = list(made.args)
+
+    def value(self, formula: Scalar, known: dict[str, Value], lanes: int) -> Any:
+        """Return a formula as a vector, given its variables."""
+        x = self._expressions
+        x.lanes = Lanes("", lanes, None)
+        dtypes = {node.data[0]: node for node in _variables(formula)}
+        x.memo.append({dtypes[name]: value for name, value in known.items() if name in dtypes})
+        found = x.spread(x.value(formula))
+        x.memo.pop()
+        return found
+
+    def close(self) -> Any:
+        """End the function, and return it."""
+        self.builder.ret_void()
+        with self.builder.goto_block(self._expressions.entry):
+            self.builder.branch(self._expressions.start)
+        return self.builder.function
+
+
+def _variables(formula: Scalar) -> list[Scalar]:
+    found: list[Scalar] = []
+    stack = [formula]
+    while stack:
+        node = stack.pop()
+        if node.op == "var":
+            found.append(node)
+        stack.extend(node.args)
+    return found

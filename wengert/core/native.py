@@ -1,0 +1,74 @@
+"""The door through which large arrays leave NumPy for native code.
+
+This room knows only that there may be something faster. The first large array starts the loading of
+:mod:`wengert.runtime.eager` beside the running program; until that has opened the door, and wherever there is no kernel,
+NumPy's result is used.
+"""
+
+import importlib
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from wengert.settings import settings
+
+__all__ = ["Native", "native"]
+
+OFF = 1 << 62
+SMALLEST = 16384
+PAUSE = 0.0005  # seconds a thread may keep Python's lock while the runtime is loaded (5 ms otherwise)
+
+
+class Native:
+    """What native code offers to the eager path.
+
+    Attributes:
+        smallest: arrays with fewer elements stay with NumPy; a huge number keeps all of them there.
+        run: ``(operator, arguments as its kernel takes them) -> result``, NotImplemented where NumPy is to be used.
+        rule: the same for a derivative rule: ``(rule, cotangent, arguments) -> array``.
+        enter: called with the ``run`` of a thread's context, in which NumPy's kernels run; None until the runtime is there.
+    """
+
+    __slots__ = ("_loading", "enter", "rule", "run", "smallest")
+
+    def __init__(self) -> None:
+        self._loading: threading.Thread | None = None
+        self.smallest = SMALLEST if settings.native != "off" else OFF
+        self.run: Callable[[Any, list[Any]], Any] = self._not_yet
+        self.rule: Callable[[Any, Any, list[Any]], Any] = self._not_yet
+        self.enter: Callable[[Any], None] | None = None
+
+    def _not_yet(self, *arguments: Any) -> Any:
+        """Load the runtime: beside the program, or now if kernels are waited for."""
+        if settings.native == "wait":
+            load()
+            return self.run(*arguments) if len(arguments) == 2 else self.rule(*arguments)
+        if self._loading is None:
+            self._loading = threading.Thread(target=_load_beside, name="wengert native code")
+            self._loading.start()
+        return NotImplemented
+
+    def loaded(self) -> None:
+        """Wait until the runtime is there."""
+        if self._loading is not None:
+            self._loading.join()
+        else:
+            load()
+
+
+def load() -> None:
+    """Load the runtime and open the door."""
+    importlib.import_module("wengert.runtime.eager").install()
+
+
+def _load_beside() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(min(interval, PAUSE))
+    try:
+        load()
+    finally:
+        sys.setswitchinterval(interval)
+
+
+native = Native()

@@ -1,0 +1,250 @@
+"""Integer reasoning about index expressions: sums of loop variables and sizes, and what their bounds imply.
+
+An expression becomes a :class:`Linear`, a sum of integer multiples of atoms. An atom is a loop variable, a size, or an
+operation that is not linear (a minimum, a quotient by a number, a gathered index …), of which facts are noted instead.
+``Facts.implies`` decides by Fourier-Motzkin elimination whether a sum is at least 0 wherever the facts hold; sums of integers
+are tightened to whole numbers (A. Williams, "Fourier's method of linear programming and its dual", 1986). "No" means "not
+proven". Index arithmetic is taken not to overflow.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import product
+from math import gcd
+from typing import Final
+
+from wengert.loops.scalar import DTYPES, Scalar, is_integer
+
+__all__ = ["Facts", "Linear"]
+
+_CASES, _SUMS = 32, 300  # combinations of cases, and sums in one elimination, from which on a proof is given up
+_OPPOSITE: Final = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
+
+
+class Linear:
+    """``constant`` + Σ ``terms[atom]`` · atom; coefficients are not 0."""
+
+    __slots__ = ("constant", "terms")
+
+    def __init__(self, constant: int = 0, terms: dict[Hashable, int] | None = None) -> None:
+        self.constant = constant
+        self.terms = terms or {}
+
+    def plus(self, other: "Linear", factor: int = 1) -> "Linear":
+        """Return self + factor · other."""
+        terms = dict(self.terms)
+        for atom, c in other.terms.items():
+            total = terms.get(atom, 0) + factor * c
+            if total:
+                terms[atom] = total
+            else:
+                terms.pop(atom, None)
+        return Linear(self.constant + factor * other.constant, terms)
+
+    def times(self, factor: int) -> "Linear":
+        """Return factor · self."""
+        return Linear().plus(self, factor)
+
+    def minus(self, other: "Linear") -> "Linear":
+        """Return self - other."""
+        return self.plus(other, -1)
+
+    def shifted(self, by: int) -> "Linear":
+        """Return self + by."""
+        return Linear(self.constant + by, self.terms)
+
+
+Case = list[Linear]  # sums that are at least 0 together
+
+
+class Facts:
+    """What is known at a place of a kernel: sums that are at least 0, and choices of which one case holds."""
+
+    def __init__(self) -> None:
+        self.known: Case = []
+        self.choices: list[list[Case]] = []
+        self._linear: dict[Scalar, Linear] = {}
+
+    def linear(self, x: Scalar) -> Linear:
+        """Return an i64 expression as a sum, noting facts about the atoms in it."""
+        found = self._linear.get(x)
+        if found is None:
+            found = self._linear[x] = self._sum(x)
+        return found
+
+    def _sum(self, x: Scalar) -> Linear:
+        if x.op == "const":
+            return Linear(int(x.data))
+        if x.op in ("add", "sub"):
+            return self.linear(x.args[0]).plus(self.linear(x.args[1]), 1 if x.op == "add" else -1)
+        if x.op == "neg":
+            return self.linear(x.args[0]).times(-1)
+        if x.op == "mul":
+            a, b = map(self.linear, x.args)
+            if not a.terms or not b.terms:
+                return b.times(a.constant) if not a.terms else a.times(b.constant)
+        atom = Linear(0, {x: 1})
+        self._describe(x, atom)
+        return atom
+
+    def _describe(self, x: Scalar, atom: Linear) -> None:
+        """Note what is known of an expression that is not a sum."""
+        if x.op == "size":
+            self.known.append(atom)
+        elif x.op in ("minimum", "maximum"):
+            sign = 1 if x.op == "minimum" else -1
+            gaps = [self.linear(a).minus(atom).times(sign) for a in x.args]
+            self.known += gaps
+            self.choices.append([[gap.times(-1)] for gap in gaps])
+        elif x.op in ("quotient", "remainder"):
+            self._division(x, atom)
+        elif x.op == "select":
+            branches = []
+            for holds, value in ((True, x.args[1]), (False, x.args[2])):
+                gap = self.linear(value).minus(atom)
+                branches += [[*case, gap, gap.times(-1)] for case in self._cases(x.args[0], holds)]
+            self.choices.append(branches)
+        elif x.op == "abs":
+            a = self.linear(x.args[0])
+            self.known += [atom, atom.minus(a), atom.plus(a)]
+        elif x.op == "and" and any(a.op == "const" and a.data >= 0 for a in x.args):
+            top = min(int(a.data) for a in x.args if a.op == "const" and a.data >= 0)
+            self.known += [atom, Linear(top).minus(atom)]
+        elif x.op == "cast" and (is_integer(x.args[0].dtype) or x.args[0].dtype == "bool"):
+            self._range(x.args[0].dtype, atom)
+
+    def _division(self, x: Scalar, atom: Linear) -> None:
+        a, d = map(self.linear, x.args)
+        if x.op == "quotient" and not d.terms and d.constant > 0:
+            rest = a.plus(atom, -d.constant)
+            self.known += [rest, Linear(d.constant - 1).minus(rest)]
+        elif x.op == "remainder":
+            positive = [d.shifted(-1), atom, d.minus(atom).shifted(-1)]
+            if not d.terms and d.constant > 0:
+                self.known += positive
+            else:
+                self.choices.append([positive, [d.times(-1)]])
+
+    def _range(self, dtype: str, atom: Linear) -> None:
+        bits = DTYPES[dtype] if dtype != "bool" else 1
+        if bits < 64:
+            low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype[0] == "i" else (0, (1 << bits) - 1)
+            self.known += [atom.shifted(-low), Linear(high).minus(atom)]
+
+    def assume(self, condition: Scalar, holds: bool = True) -> None:
+        """Note that a condition holds (or does not)."""
+        cases = self._cases(condition, holds)
+        if len(cases) == 1:
+            self.known += cases[0]
+        else:
+            self.choices.append(cases)
+
+    def _cases(self, x: Scalar, holds: bool) -> list[Case]:
+        """Return the cases of which one is true where a condition holds (or does not)."""
+        if x.op == "not":
+            return self._cases(x.args[0], not holds)
+        if x.op in ("and", "or"):
+            parts = [self._cases(a, holds) for a in x.args]
+            if (x.op == "and") == holds:
+                return [[*a, *b] for a, b in product(*parts)]
+            return [*parts[0], *parts[1]]
+        if x.op not in _OPPOSITE or x.args[0].dtype != "i64":
+            return [[]]
+        a, b = map(self.linear, x.args)
+        gap = b.minus(a)
+        op = x.op if holds else _OPPOSITE[x.op]
+        below, above = gap.shifted(-1), gap.times(-1).shifted(-1)
+        return {
+            "lt": [[below]], "le": [[gap]], "gt": [[above]], "ge": [[gap.times(-1)]],
+            "eq": [[gap, gap.times(-1)]], "ne": [[below], [above]],
+        }[op]  # fmt: skip
+
+    def implies(self, goal: Linear) -> bool:
+        """Whether a sum is proven to be at least 0."""
+        if not goal.terms:
+            return goal.constant >= 0 or self.contradictory()
+        denied = goal.times(-1).shifted(-1)
+        if _impossible([*self.known, denied], goal):
+            return True
+        cases = self._combinations(goal)
+        return cases is not None and all(_impossible([*self.known, *case, denied], goal) for case in cases)
+
+    def contradictory(self) -> bool:
+        """Whether the facts cannot hold together, so that the place is never reached."""
+        return _impossible(self.known, None)
+
+    def _combinations(self, goal: Linear) -> Iterator[Case] | None:
+        """Every way to pick a case of each choice that has to do with a goal; None if there are none, or too many."""
+        atoms = _related(goal, [*self.known, *(s for choice in self.choices for case in choice for s in case)])
+        choices = [c for c in self.choices if any(atoms & s.terms.keys() for case in c for s in case)]
+        count = 1
+        for choice in choices:
+            count *= len(choice)
+        if not choices or count > _CASES:
+            return None
+        return ([s for case in picked for s in case] for picked in product(*choices))
+
+
+def _related(goal: Linear, sums: Sequence[Linear]) -> set[Hashable]:
+    """The atoms that are tied to those of a goal by some chain of sums."""
+    atoms = set(goal.terms)
+    rest = [s for s in sums if s.terms]
+    while True:
+        touching = [s for s in rest if not atoms.isdisjoint(s.terms)]
+        if not touching:
+            return atoms
+        rest = [s for s in rest if atoms.isdisjoint(s.terms)]
+        for s in touching:
+            atoms.update(s.terms)
+
+
+def _impossible(sums: Sequence[Linear], goal: Linear | None) -> bool:
+    """Whether no integers make all the sums at least 0."""
+    if goal is not None:
+        atoms = _related(goal, sums)
+        sums = [s for s in sums if not s.terms or not atoms.isdisjoint(s.terms)]
+    system = _tidy(sums)
+    while system is not None:
+        signs: dict[Hashable, list[int]] = {}
+        for terms in system:
+            for atom, c in terms:
+                signs.setdefault(atom, [0, 0])[c > 0] += 1
+        if not signs:
+            return False
+        atom = min(signs, key=lambda a: signs[a][0] * signs[a][1])
+        if len(system) + signs[atom][0] * signs[atom][1] > _SUMS:
+            return False
+        system = _tidy(_without(atom, system))
+    return True
+
+
+System = dict[frozenset[tuple[Hashable, int]], int]  # terms → the smallest constant they come with
+
+
+def _tidy(sums: Sequence[Linear]) -> System | None:
+    """Return sums in lowest terms, the strongest of those that are alike; None if one is negative."""
+    system: System = {}
+    for s in sums:
+        if not s.terms:
+            if s.constant < 0:
+                return None
+            continue
+        divisor = gcd(*s.terms.values())
+        key = frozenset((a, c // divisor) for a, c in s.terms.items())
+        constant = s.constant // divisor
+        system[key] = min(system.get(key, constant), constant)
+    return system
+
+
+def _without(atom: Hashable, system: System) -> list[Linear]:
+    """Eliminate an atom: add each sum where it counts up to each where it counts down, so that it cancels."""
+    up: list[Linear] = []
+    down: list[Linear] = []
+    rest: list[Linear] = []
+    for key, constant in system.items():
+        s = Linear(constant, dict(key))
+        c = s.terms.get(atom, 0)
+        (up if c > 0 else down if c < 0 else rest).append(s)
+    for a in up:
+        for b in down:
+            rest.append(a.times(-b.terms[atom]).plus(b, a.terms[atom]))
+    return rest

@@ -1,0 +1,120 @@
+"""Derivative rules as scalar expressions: a rule runs on tensors whose payload is one element that is not there yet.
+
+The rules of element-wise operators are written with operators, so running them at a level where each operator builds
+its expression gives the whole rule as one.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wengert.array.dtype import dtype_of
+from wengert.core.apply import common_dtype
+from wengert.core.interpret import Level, Payload, entered
+from wengert.core.operator import Op
+from wengert.core.tensor import Tensor, from_array
+from wengert.loops.scalar import Scalar, const, make
+from wengert.loops.tracing import Symbol, Untraceable, name_of, placeholder
+
+__all__ = ["lowered", "trace_rule"]
+
+
+class Element(Payload):
+    """One element: a symbol."""
+
+    __slots__ = ("symbol",)
+
+    def __init__(self, symbol: Symbol, level: "ElementLevel") -> None:
+        self.symbol, self.level = symbol, level
+        self.shape, self.dtype = (), symbol.dtype
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        raise Untraceable("the memory of an element")
+
+    def values(self, what: str) -> Any:
+        raise Untraceable(what)
+
+    def exported(self, what: str) -> Any:
+        raise Untraceable(what)
+
+
+class ElementLevel(Level):
+    """The level at which element-wise operators build expressions; any other operator is refused."""
+
+    title = "an element-wise kernel"
+
+    def run(self, op: Op, values: list[Any]) -> tuple[Any, ...]:
+        if op.batch != "broadcast" or not op.single:
+            raise Untraceable(op.name)
+        dtype = None if op.promote is None else common_dtype(op, values).numpy
+        arguments = [self._argument(v, dtype) if i in op.signature.inputs else v for i, v in enumerate(values)]
+        return (self._tensor(lowered(op, arguments)),)
+
+    def lift(self, tensor: Any) -> Any:
+        array = tensor._payload
+        if type(array) is not np.ndarray or array.ndim:
+            raise Untraceable("an array beside an element")
+        dtype = array.dtype
+        return self._tensor(Symbol(const(array.item(), name_of(dtype)), dtype))
+
+    def tensor(self, position: int, dtype: Any) -> Any:
+        """Return the tensor that stands for an argument."""
+        return self._tensor(Symbol(placeholder(position, name_of(dtype)), dtype))
+
+    def _tensor(self, symbol: Symbol) -> Any:
+        dtype_of(symbol.dtype)
+        return from_array(Element(symbol, self))
+
+    def _argument(self, value: Any, dtype: Any) -> Any:
+        if isinstance(value, Tensor):
+            symbol = value._payload.symbol
+            return symbol if dtype is None or symbol.dtype == dtype else symbol.astype(dtype)
+        return value if value is None or dtype is None else np.asarray(value, dtype)[()]
+
+
+def lowered(op: Op, arguments: Sequence[Any]) -> Symbol:
+    """Return what an element-wise operator computes of symbols and numbers, given as its kernel takes them.
+
+    Raises:
+        Untraceable: if its kernel is no function of single elements, and the declaration does not say another.
+    """
+    signature = op.signature
+    if op.lowering is not None:
+        rest = [a for i, a in enumerate(arguments) if i not in signature.inputs]
+        name = op.lowering(*rest) if callable(op.lowering) else op.lowering
+        inputs = [arguments[i] for i in signature.inputs]
+        kind = next(a.dtype for a in inputs if isinstance(a, Symbol))
+        scalars = [a.scalar if isinstance(a, Symbol) else const(a, name_of(kind)) for a in inputs]
+        return Symbol(make(name, tuple(scalars)), kind)
+    at = signature.positional
+    options = dict(zip(signature.names[at:], arguments[at:], strict=True))
+    kernel = functools.partial(op.kernel, **options) if options else op.kernel
+    try:
+        found = kernel(*arguments[:at])
+    except (TypeError, AttributeError, IndexError) as error:
+        raise Untraceable(str(error)) from error
+    if not isinstance(found, Symbol):
+        raise Untraceable("the result is not an element")
+    return found
+
+
+def trace_rule(rule: Callable[..., Any], arguments: Sequence[Any], dtypes: Sequence[Any]) -> tuple[Scalar, Any]:
+    """Return a derivative rule as an expression of placeholders, and its NumPy dtype.
+
+    Args:
+        rule: ``(cotangent, ...) -> cotangent``. arguments: what it takes. dtypes: the NumPy dtype where a tensor stands, else None.
+
+    Raises:
+        Untraceable: if it uses more than element-wise operators.
+    """
+    with entered(ElementLevel()) as level:
+        assert isinstance(level, ElementLevel)
+        given = [a if d is None else level.tensor(i, d) for i, (a, d) in enumerate(zip(arguments, dtypes, strict=True))]
+        found = rule(*given)
+        if not isinstance(found, Tensor) or not isinstance(found._payload, Element):
+            raise Untraceable("the result is not an element")
+        symbol = found._payload.symbol
+    return symbol.scalar, symbol.dtype

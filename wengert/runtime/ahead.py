@@ -1,0 +1,122 @@
+"""Kernels made in the background, so that eager code never waits for a compiler.
+
+Such a kernel is asked for again and again: until it is there, the caller does without. One daemon thread makes them in
+the order in which they were first needed. Where ``settings.native`` is "wait" there is no thread, and the caller waits.
+"""
+
+import atexit
+import os
+import queue
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from wengert.settings import settings
+
+__all__ = ["Ahead", "finish"]
+
+Made = TypeVar("Made")
+PAUSE = 0.0005  # seconds a thread may keep Python's lock while kernels are made (5 ms otherwise)
+
+_lock = threading.Lock()
+_queue: "queue.SimpleQueue[Ahead[Any] | None]" = queue.SimpleQueue()
+_thread: threading.Thread | None = None
+
+
+class Ahead(Generic[Made]):
+    """Something that is being made.
+
+    Args:
+        make: returns it; None if there is no such thing, for good.
+    """
+
+    __slots__ = ("_done", "_make", "_result")
+
+    def __init__(self, make: Callable[[], Made | None]) -> None:
+        self._make: Callable[[], Made | None] | None = make
+        self._result: Made | None = None
+        self._done = False
+        if settings.native == "auto":
+            _submit(self)
+
+    def get(self) -> Made | None:
+        """Return what was made, or None while it is not there (and if there is none)."""
+        if not self._done and settings.native == "wait":
+            self.run()
+        return self._result
+
+    def run(self) -> None:
+        """Make it now."""
+        make = self._make
+        if make is not None:
+            self._result = make()
+            self._done, self._make = True, None
+
+
+def _submit(job: Ahead[Any]) -> None:
+    global _thread
+    with _lock:
+        _queue.put(job)
+        if _thread is None or not _thread.is_alive():
+            _thread = threading.Thread(target=_work, args=(_queue,), name="wengert kernels", daemon=True)
+            _thread.start()
+
+
+def _work(jobs: "queue.SimpleQueue[Ahead[Any] | None]") -> None:
+    while True:
+        try:
+            job = jobs.get(timeout=1.0)
+        except queue.Empty:
+            continue
+        if job is None:
+            return
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(min(interval, PAUSE))
+        try:
+            job.run()
+        except Exception as error:  # the kernel does not exist then; whoever makes it synchronously sees why
+            job._done, job._make = True, None
+            sys.unraisablehook(_unraisable(error))
+        finally:
+            sys.setswitchinterval(interval)
+
+
+def _unraisable(error: Exception) -> Any:
+    return type("Unraisable", (), {
+        "exc_type": type(error), "exc_value": error, "exc_traceback": error.__traceback__,
+        "err_msg": "a kernel could not be made; NumPy is used instead", "object": None,
+    })  # fmt: skip
+
+
+def finish() -> None:
+    """Wait until everything that was asked for is made."""
+    done = threading.Event()
+    marker: Ahead[bool] = Ahead.__new__(Ahead)
+    marker._make, marker._result, marker._done = (lambda: bool(done.set())), None, False
+    _submit(marker)
+    done.wait()
+
+
+def _stop() -> None:
+    """At exit, let the thread finish what it is at, so that it is not inside LLVM when Python goes."""
+    thread = _thread
+    if thread is not None and thread.is_alive():
+        while True:
+            try:
+                _queue.get_nowait()
+            except queue.Empty:
+                break
+        _queue.put(None)
+        thread.join()
+
+
+def _forget() -> None:
+    """Begin anew in the child of a fork, which has no such thread."""
+    global _lock, _queue, _thread
+    _lock, _queue, _thread = threading.Lock(), queue.SimpleQueue(), None
+
+
+atexit.register(_stop)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

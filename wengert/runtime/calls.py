@@ -1,0 +1,90 @@
+"""Calling kernels that are written directly: their modules by what shapes them, made ahead, and arguments as slots."""
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any, Final, ParamSpec
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wengert.codegen.cache import library
+from wengert.runtime.ahead import Ahead
+from wengert.runtime.workers import parallel_for
+
+__all__ = ["Absent", "Kernels", "dtype_name", "kernels", "or_numpy", "slots"]
+
+P = ParamSpec("P")
+
+_NAMES: Final = {
+    "bool": "bool", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8", "uint16": "u16",
+    "uint32": "u32", "uint64": "u64", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64",
+}  # fmt: skip
+
+
+def dtype_name(dtype: np.dtype[Any]) -> str | None:
+    """Return what kernels call a dtype; None if they do not know it (complex numbers, foreign byte order).
+
+    >>> dtype_name(np.dtype(np.float16)), dtype_name(np.dtype(">f4"))
+    ('f16', None)
+    """
+    return _NAMES.get(dtype.name) if dtype.isnative else None
+
+
+class Absent(Exception):
+    """A kernel is not made yet."""
+
+
+def or_numpy(function: Callable[P, Any]) -> Callable[P, Any]:
+    """Let a function give NotImplemented, which leaves the work to NumPy, while one of its kernels is absent."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Absent:
+            return NotImplemented
+
+    return run
+
+
+class Kernels:
+    """The kernels of one module in this process."""
+
+    def __init__(self, names: str, build: Callable[..., str], *choices: Any) -> None:
+        key = " ".join([build.__module__, build.__name__, *map(str, choices)])
+        self._library = library(key, names.split(), lambda: build(*choices))
+        self.addresses = self._library.addresses
+
+    def run(self, name: str, arguments: Any, count: int, grain: int = 1) -> None:
+        """Run a kernel over [0, count) in chunks of ``grain``, on all threads."""
+        parallel_for(self.addresses[name], ctypes.addressof(arguments), count, grain)
+
+
+@functools.lru_cache(maxsize=1024)
+def _made(names: str, build: Callable[..., str], *choices: Any) -> Ahead[Kernels]:
+    return Ahead(lambda: Kernels(names, build, *choices))
+
+
+def kernels(names: str, build: Callable[..., str], *choices: Any) -> Kernels:
+    """Return the kernels ``names`` of the module whose text ``build(*choices)`` returns.
+
+    Raises:
+        Absent: while they are being made.
+    """
+    found = _made(names, build, *choices).get()
+    if found is None:
+        raise Absent
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _slots_type(count: int) -> Any:
+    return ctypes.c_int64 * count
+
+
+def slots(*values: int | NDArray[Any]) -> Any:
+    """Return numbers, and the addresses of arrays, as the argument of a kernel; the arrays must outlive the call."""
+    return _slots_type(len(values))(*[
+        v if isinstance(v, int) else v.__array_interface__["data"][0] for v in values
+    ])  # fmt: skip
