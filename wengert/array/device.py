@@ -1,15 +1,57 @@
-"""Devices: this package computes on the CPU, and says so when asked for anything else."""
+"""Devices: the CPU, and, where they are asked for, several logical CPU devices, on which arrays are kept apart.
 
+With one device, which is what a process starts with, an array has nothing to say about it. Where there are several,
+the array of a tensor carries its device in its dtype: the metadata that NumPy keeps there, shares among views, and
+ignores in comparisons. Such a dtype equals the ordinary one, but is another object, so that code which asks by identity
+for the commonest dtypes leaves these arrays to code that looks closer.
+"""
+
+import os
 from typing import Any
 
-__all__ = ["CPU", "device", "to_device"]
+import numpy as np
+
+__all__ = ["CPU", "Devices", "device", "devices", "index_of", "placed", "to_device", "unplaced"]
+
+_KEY = "wengert.device"
+_dtypes: dict[tuple[Any, str, int | None], Any] = {}
+
+
+class Devices:
+    """How many logical CPU devices there are; ``several`` if more than one.
+
+    ``WENGERT_CPU_DEVICES`` is their number from the start.
+    """
+
+    __slots__ = ("count", "several")
+
+    def __init__(self) -> None:
+        self.count, self.several = 1, False
+        asked = os.environ.get("WENGERT_CPU_DEVICES", "")
+        if asked:
+            self.grow(int(asked) if asked.isdigit() else asked)
+
+    def grow(self, count: Any) -> None:
+        """Let there be ``count`` devices.
+
+        Raises:
+            ValueError: unless that is a whole number, and not fewer than there are: tensors may be on them.
+        """
+        if not isinstance(count, int) or isinstance(count, bool) or count < self.count:
+            raise ValueError(
+                f"the number of CPU devices must be a whole number, at least the {self.count} there are, got {count!r}"
+            )
+        self.count, self.several = count, count > 1
+
+
+devices = Devices()
 
 
 class device:  # noqa: N801 - PyTorch's name
-    """The place where a tensor lives; ``"cpu"`` is the only one.
+    """The place where a tensor lives: ``"cpu"``, which is ``"cpu:0"``, or another logical device, ``"cpu:1"``.
 
     Raises:
-        RuntimeError: for any other device.
+        RuntimeError: for a device that does not exist.
 
     Example:
         >>> import wengert as wg
@@ -34,8 +76,9 @@ class device:  # noqa: N801 - PyTorch's name
             if index is not None or not number.isdigit():
                 raise RuntimeError(f"device {type!r} does not name a device; use 'cpu'")
             index = int(number)
-        if index not in (None, 0):
-            raise RuntimeError(f"device 'cpu:{index}' is not available; there is one: 'cpu'")
+        if index is not None and not 0 <= index < devices.count:
+            there = "there is one: 'cpu'" if devices.count == 1 else f"there are {devices.count}, from 'cpu:0' on"
+            raise RuntimeError(f"device 'cpu:{index}' is not available; {there} (WENGERT_CPU_DEVICES says how many)")
         self.type = kind
         self.index = index
 
@@ -61,3 +104,37 @@ CPU = device("cpu")
 def to_device(value: Any) -> device:
     """Return a device argument, of which None means the CPU, as a :class:`device`."""
     return CPU if value is None or (isinstance(value, str) and value == "cpu") else device(value)
+
+
+def index_of(dtype: Any) -> int | None:
+    """Return the number of the device that an array's dtype carries, or None."""
+    metadata = dtype.metadata
+    found: int | None = None if metadata is None else metadata.get(_KEY)
+    return found
+
+
+def placed(array: Any, index: int | None) -> Any:
+    """Return the array, on the same memory, as one on a device; None: as one that belongs to none.
+
+    Example:
+        >>> from wengert.array.device import index_of, placed
+        >>> x = placed(np.zeros(3), 1)
+        >>> index_of(x[1:].dtype), x.dtype == np.float64
+        (1, True)
+    """
+    if index_of(array.dtype) == index:
+        return array
+    plain = array.dtype
+    key = plain.type, plain.str, index
+    dtype = _dtypes.get(key)
+    if dtype is None:
+        bare = np.dtype(plain.type) if plain.metadata is not None else plain
+        dtype = _dtypes[key] = bare if index is None else np.dtype(bare, metadata={_KEY: index})
+    return array.view(dtype)
+
+
+def unplaced(value: Any) -> Any:
+    """Return an array as one that belongs to no device, and so those in a list; anything else as it is."""
+    if isinstance(value, np.ndarray):
+        return placed(value, None)
+    return [unplaced(v) for v in value] if isinstance(value, list) else value

@@ -154,6 +154,8 @@ def read(emitter: Any, buffer: Buffer, indices: tuple[Scalar, ...], guard: Value
     kind = vector_of(at.element, at.width)
     if at.dense and at.mask is None:
         found = emitter.builder.load(at.base, align=at.align, typ=kind)
+    elif _by_copy(emitter, at, guard):
+        found = _read_copy(emitter, at, kind)
     else:
         align, mask_, zero = ir.Constant(I32, at.align), _mask_of(emitter, at), _zero(kind)
         if at.dense:
@@ -162,6 +164,26 @@ def read(emitter: Any, buffer: Buffer, indices: tuple[Scalar, ...], guard: Value
             pointers = _pointers(emitter, at)
             found = _masked(emitter.builder, "masked.gather", kind, [pointers, align, mask_, zero], kind, pointers.type)
     return Value(_truth(emitter, found, buffer.dtype), True)
+
+
+def _by_copy(emitter: Any, at: Place, guard: Value | None) -> bool:
+    """Whether the last lanes of a loop go through a copy: no processor but those with AVX-512 masks elements this small."""
+    return at.dense and at.align < 4 and guard is None and not emitter.checks and emitter.lanes.left is not None
+
+
+def _copy(emitter: Any, at: Place, to: Any, source: Any) -> None:
+    """Copy the lanes that are on, which are the first ones."""
+    builder = emitter.builder
+    count = builder.mul(emitter.lanes.left, ir.Constant(I64, at.align))
+    function = builder.module.declare_intrinsic("llvm.memcpy", [POINTER, POINTER, I64])
+    builder.call(function, [to, source, count, ir.Constant(BOOL, 0)])
+
+
+def _read_copy(emitter: Any, at: Place, kind: Any) -> Any:
+    temporary = emitter.local(kind)
+    emitter.builder.store(_zero(kind), temporary)
+    _copy(emitter, at, temporary, at.base)
+    return emitter.builder.load(temporary, typ=kind)
 
 
 def _read_one(emitter: Any, at: Place, condition: Value | None) -> Any:
@@ -244,6 +266,10 @@ def write(
     align, void = ir.Constant(I32, at.align), ir.VoidType()
     if at.dense and at.mask is None:
         builder.store(llvm, at.base, align=at.align)
+    elif _by_copy(emitter, at, guard):
+        temporary = emitter.local(llvm.type)
+        builder.store(llvm, temporary)
+        _copy(emitter, at, at.base, temporary)
     elif at.dense:
         _masked(builder, "masked.store", void, [llvm, at.base, align, _mask_of(emitter, at)], llvm.type)
     else:

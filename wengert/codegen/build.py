@@ -189,29 +189,24 @@ def first_lanes(b: Any, count: Any, lanes: int) -> Any:
     return b.icmp_signed("<", numbers, splat(b, inside, lanes))
 
 
-def _align(kind: Any) -> int:
-    """Return the bytes of an element: all the alignment that is ever assumed."""
-    element = kind.element if isinstance(kind, ir.VectorType) else kind
-    if isinstance(element, ir.IntType):
-        return max(element.width // 8, 1)
-    return {ir.HalfType: 2, ir.FloatType: 4, ir.DoubleType: 8, ir.PointerType: 8}[type(element)]
-
-
 def read(b: Any, pointer: Any, kind: Any, mask: Any = None) -> Any:
-    """Load a value of a type; of a vector under a mask only the lanes that are on, the others are 0."""
+    """Load a value of a type; of a vector under a mask only the lanes that are on, the others are 0.
+
+    It may lie anywhere: NumPy has arrays whose elements are not aligned.
+    """
     if mask is None:
-        return b.load(pointer, align=_align(kind), typ=kind)
+        return b.load(pointer, align=1, typ=kind)
     zero = ir.Constant(kind, [0] * kind.count)
-    return intrinsic(b, "masked.load", kind, [pointer, ir.Constant(I32, _align(kind)), mask, zero], kind, POINTER)
+    return intrinsic(b, "masked.load", kind, [pointer, ir.Constant(I32, 1), mask, zero], kind, POINTER)
 
 
 def write(b: Any, value: Any, pointer: Any, mask: Any = None) -> None:
     """Store a value; of a vector under a mask only the lanes that are on."""
     kind = value.type
     if mask is None:
-        b.store(value, pointer, align=_align(kind))
+        b.store(value, pointer, align=1)
     else:
-        intrinsic(b, "masked.store", VOID, [value, pointer, ir.Constant(I32, _align(kind)), mask], kind, POINTER)
+        intrinsic(b, "masked.store", VOID, [value, pointer, ir.Constant(I32, 1), mask], kind, POINTER)
 
 
 def read_first(b: Any, pointer: Any, kind: Any, count: Any) -> Any:

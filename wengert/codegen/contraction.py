@@ -23,18 +23,14 @@ from wengert.loops.scalar import Scalar, cast, make, select, size_of, var
 
 __all__ = ["ACTIVATIONS", "Batch", "Epilogue", "Slot", "emit_product", "masked_reads"]
 
-# Functions of a sum that have no name among those of scalar expressions.
-_FORMULAS: Final = {
-    "relu": lambda x: make("maximum", (x, x * 0.0)),
-}
 ACTIVATIONS: Final = ("relu", "sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "softplus")
 
 
 class Slot(IntEnum):
     """What the argument array of a product holds, in order; strides are in bytes, panels are those of a tile.
 
-    ``table`` is the address of the batches, one :class:`Batch` after the other. ``first`` and ``last`` say whether this part of k
-    is the first, the last.
+    ``table`` is the address of the batches, one :class:`Batch` after the other; it may be 0 if there is one batch, which is
+    then the last slots. ``first`` and ``last`` say whether this part of k is the first, the last.
     """
 
     table = 0
@@ -57,6 +53,7 @@ class Slot(IntEnum):
     last = auto()
     alpha = auto()
     beta = auto()
+    batch = auto()
 
 
 class Batch(IntEnum):
@@ -145,11 +142,14 @@ class _Product:
         """Emit the loop over blocks."""
         b, args = self.b, self.args
         row_blocks, column_blocks = slot(b, args, Slot.row_blocks), slot(b, args, Slot.column_blocks)
+        given = slot(b, args, Slot.table)
+        own = b.ptrtoint(at(b, args, 8 * Slot.batch), I64)
+        table = b.select(b.icmp_signed("==", given, number(0)), own, given)
 
         def block(b: Any, index: Any, _: Any) -> None:
             rest, row = b.udiv(index, row_blocks), b.urem(index, row_blocks)
             batch, column = b.udiv(rest, column_blocks), b.urem(rest, column_blocks)
-            entry = at(b, slot(b, args, Slot.table, POINTER), times(b, batch, 8 * len(Batch)))
+            entry = at(b, b.inttoptr(table, POINTER), times(b, batch, 8 * len(Batch)))
             self._block(b, [slot(b, entry, place, POINTER) for place in Batch], row, column)
 
         loop(b, self.begin, self.end, block)

@@ -211,29 +211,29 @@ class Emitter(Expressions):
             start = self.range(start, last, chunk, whole)
 
         def rest(i: Any) -> None:
-            self.iteration(loop, i, copies[0], self.mask(i, stop, loop.lanes) if loop.lanes > 1 else None)
+            self.iteration(loop, i, copies[0], self.builder.sub(stop, i) if loop.lanes > 1 else None)
 
         self.range(start, stop, step, rest)
         self.finish_folds(loop, copies)
 
-    def iteration(self, loop: Loop, i: Any, accumulators: dict[tuple[str, int], Any], mask: Any) -> None:
-        """Emit the body of a loop at ``i`` (and the lanes after it)."""
+    def iteration(self, loop: Loop, i: Any, accumulators: dict[tuple[str, int], Any], left: Any) -> None:
+        """Emit the body of a loop at ``i`` and the lanes after it, of which ``left`` are on (None: all)."""
         outer, vector = self.lanes, loop.lanes > 1
         self.accumulators.update(accumulators)
         self.memo.append({} if vector else {index(loop.variable): Value(i, False)})
         if vector:
             if outer is not None:
                 raise ValueError(f"loop '{loop.variable}' is vectorised inside the vectorised loop '{outer.variable}'")
-            self.lanes = Lanes(loop.variable, loop.lanes, mask)
+            self.lanes = Lanes(loop.variable, loop.lanes, None if left is None else self.mask(left, loop.lanes), left)
             self.first[loop.variable] = i
         self.block(loop.body)
         self.lanes = outer
         self.memo.pop()
 
-    def mask(self, i: Any, stop: Any, width: int) -> Any:
-        """Return which of the lanes from ``i`` on are below ``stop``."""
+    def mask(self, left: Any, width: int) -> Any:
+        """Return the mask of the first ``left`` lanes."""
         counts = ir.Constant(vector_of(I64, width), list(range(width)))
-        return self.builder.icmp_signed("<", counts, splat(self.builder, self.builder.sub(stop, i), width))
+        return self.builder.icmp_signed("<", counts, splat(self.builder, left, width))
 
     # ---- folds
 

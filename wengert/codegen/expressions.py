@@ -5,7 +5,7 @@ from typing import Any
 from llvmlite import ir
 
 from wengert.codegen import access, halves
-from wengert.codegen.lanes import Lanes, Value, constant, splat, type_of, vector_of
+from wengert.codegen.lanes import POINTER, Lanes, Value, constant, splat, type_of, vector_of
 from wengert.codegen.operations import OPERATIONS, any_lane, convert
 from wengert.codegen.target import host
 from wengert.codegen.vecmath import EXPANSIONS
@@ -135,7 +135,9 @@ class Expressions:
     def local(self, typ: Any) -> Any:
         """Return the address of a variable of the function; LLVM keeps it in a register."""
         with self.builder.goto_block(self.entry):
-            return self.builder.alloca(typ)
+            variable = self.builder.alloca(typ)
+        variable.type = POINTER  # llvmlite gives it a typed pointer, which calls must not name
+        return variable
 
     # ---- buffers
 

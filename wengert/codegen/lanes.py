@@ -37,11 +37,16 @@ class Value(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """The vectorised loop that code stands in: its variable, the number of lanes, and the lanes that are on (None: all)."""
+    """The vectorised loop that code stands in.
+
+    Attributes:
+        variable: its variable. width: the number of lanes. mask: those that are on (None: all), which are the first ``left``.
+    """
 
     variable: str
     width: int
     mask: Any
+    left: Any = None
 
 
 def type_of(dtype: str) -> Any:

@@ -1,8 +1,8 @@
 """Moves: rewritings of a kernel that change how it runs and keep what it computes.
 
-A move takes a kernel, the variable of a loop (``"j"``, or ``"j.1"`` for the second loop of that name), and numbers; it checks
-that the result means the same, and returns it, or raises :class:`KernelError` that says why not. Folds may be combined in another
-order. A schedule is a list of moves as data, such as ``[("tile", "i", 64), ("vectorize", "i", 8)]``.
+A move takes a kernel, the variable of a loop (``"j"``, or ``"j.1"`` for the second loop of that name), and numbers; it
+checks that the result means the same, and returns it, or raises :class:`KernelError` that says why not. Folds may be
+combined in another order. A schedule is a list of moves as data, such as ``[("tile", "i", 64), ("vectorize", "i", 8)]``.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,18 @@ from typing import Any, Final, NamedTuple, NoReturn
 from wengert.errors import KernelError
 from wengert.loops.accesses import accesses, apart_in_order, conflicts, expressions
 from wengert.loops.ir import (
-    MONOIDS, Buffer, Kernel, Let, Loop, Stage, Statement, Store, Update, load, size, walk,
+    MONOIDS,
+    Buffer,
+    Kernel,
+    Let,
+    Loop,
+    Stage,
+    Statement,
+    Store,
+    Update,
+    load,
+    size,
+    walk,
 )  # fmt: skip
 from wengert.loops.scalar import Scalar, const, index, make, postorder, substitute
 from wengert.loops.text import line_of, show
@@ -188,8 +199,8 @@ def tile(kernel: Kernel, variable: str, count: int) -> Kernel:
                                           s_block = sum(x[i])
                                         s = sum(s_block)
 
-    A fold whose value is read on the way (a scan) stays one fold, of the outer loop. A parallel loop becomes a parallel loop over
-    blocks; lanes and unrolling go to the inner loop.
+    A fold whose value is read on the way (a scan) stays one fold, of the outer loop. A parallel loop becomes a parallel
+    loop over blocks; lanes and unrolling go to the inner loop.
     """
     place = find(kernel, variable)
     loop = place.loop
@@ -401,8 +412,8 @@ def split_fold(kernel: Kernel, variable: str, count: int) -> tuple[Kernel, Kerne
             s = sum(s_part0[block])
           y[] = s
 
-    The caller gives ``blocks`` = ⌈iterations / count⌉, and the scratch buffers. The result does not depend on the number of threads.
-    The loop stands at the top of the kernel, with nothing but named values before it.
+    The caller gives ``blocks`` = ⌈iterations / count⌉, and the scratch buffers. The result does not depend on the number of
+    threads. The loop stands at the top of the kernel, with nothing but named values before it.
     """
     place = find(kernel, variable)
     loop = place.loop
@@ -420,7 +431,8 @@ def split_fold(kernel: Kernel, variable: str, count: int) -> tuple[Kernel, Kerne
     }  # fmt: skip
     names = {f.name: _fresh(kernel, f"{f.name}_block") for f in loop.folds}
     parts = tuple(replace(f, name=names[f.name]) for f in loop.folds)
-    start = loop.start + index(block) * (count * loop.step)
+    begin = index(block) * (count * loop.step)
+    start = begin if loop.start is const(0, "i64") else loop.start + begin
     stop = make("minimum", (start + count * loop.step, loop.stop))
     inner = replace(loop, start=start, stop=stop, folds=parts, body=_rewrite(loop.body, lambda x: x, names))
     stores = tuple(

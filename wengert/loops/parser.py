@@ -155,11 +155,8 @@ class _Parser:
         """Read items between commas, up to a closing bracket."""
         items: list[Any] = []
         while not self.take(close):
-            if items:
-                self.need(",", close)
-                self.at -= self.lines[self.row][self.at - 1].text == close
-                if self.take(close):
-                    break
+            if items and self.need(",", close) == close:
+                break
             items.append(item())
         return items
 
@@ -262,8 +259,9 @@ class _Parser:
         self.need(":")
         stop = self.scalar("i64")
         step = self.integer("a step") if self.take("step") else 1
-        lanes = self.integer("a number of lanes") if self.take("by") else 1
-        if self.lines[self.row][self.at - 2].text == "by":
+        lanes = 1
+        if self.take("by"):
+            lanes = self.integer("a number of lanes")
             self.need("lanes")
         unroll = self.integer("a number of steps") if self.take("unroll") else 1
         folds: list[Fold] = []

@@ -15,8 +15,9 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 __all__ = [
-    "BINARY_MATH", "DTYPES", "OPS", "UNARY_MATH", "Row", "Scalar", "as_scalar", "bits", "cast", "const", "fingerprint", "index", "is_float",
-    "is_integer", "lookup", "make", "math_call", "param", "postorder", "rarely", "select", "size_of", "substitute", "var", "width",
+    "BINARY_MATH", "DTYPES", "OPS", "UNARY_MATH", "Row", "Scalar", "as_scalar", "bits", "cast", "const", "fingerprint", "index",
+    "is_float", "is_integer", "lookup", "make", "math_call", "param", "postorder", "rarely", "select", "size_of", "substitute",
+    "var", "width",
 ]  # fmt: skip
 
 # The dtypes of elements, by the names that kernels print; ``index`` (a signed 64-bit integer) is "i64".

@@ -1,5 +1,6 @@
 """Native code for the eager path: which operators have a kernel for large arrays, and when it is used."""
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from wengert.runtime.pool import adopt
 
 __all__ = ["install", "kernel"]
 
+KERNELS = ("reduction",)  # the modules that declare kernels of operators
 Kernel = Callable[..., Any]
 _kernels: dict[str, Kernel] = {}
 _operators: dict[Op, Kernel | None] = {}
@@ -72,4 +74,6 @@ def run_rule(rule: Any, g: Any, arguments: list[Any]) -> Any:
 
 def install() -> None:
     """Open the door for large arrays."""
+    for room in KERNELS:
+        importlib.import_module(f"wengert.runtime.{room}")
     native.run, native.rule, native.enter = run, run_rule, adopt

@@ -7,10 +7,8 @@ not wait for each other; reading, or copying, a buffer that fits in a level of t
 import ctypes
 import json
 import math
-import os
 import re
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,6 +22,8 @@ import numpy as np
 
 from wengert.codegen.cache import library, store
 from wengert.codegen.target import host
+from wengert.runtime.threads import get_num_threads
+from wengert.runtime.workers import parallel_for
 
 __all__ = ["Machine", "measure", "measured"]
 
@@ -39,12 +39,12 @@ class Machine:
     """What was measured. Flops and bytes are per second, sizes are bytes, times seconds.
 
     Attributes:
-        threads: how many processors this process may use. l1, l2, l3: the sizes of the data caches.
+        threads: how many threads loops run on. l1, l2, l3: the sizes of the data caches.
         float32, float64: flops of one thread; multiply and add count as two. float32_all, float64_all: of all threads.
         read_l1, read_l2, read_l3, read_memory: one thread's reading from a buffer that fits there.
         copy_l1, copy_l2, copy_l3, copy_memory: one thread's copying; what is read and what is written are both counted.
         read_all, copy_all: of all threads, memory.
-        call: from Python into a kernel and back.
+        call: from Python into a kernel and back. parallel: the same by way of ``parallel_for``, with a chunk for each thread.
     """
 
     threads: int
@@ -66,6 +66,7 @@ class Machine:
     read_all: float
     copy_all: float
     call: float
+    parallel: float
 
 
 @lru_cache(maxsize=1)
@@ -88,7 +89,7 @@ def measure(seconds: float = 4.0, *, keep: bool = False) -> Machine:
         seconds: how long to take, about; some of the time goes into filling the buffers.
         keep: leave the result where :func:`measured` finds it.
     """
-    threads = _threads()
+    threads = get_num_threads()
     l1, l2, l3 = _caches()
     share = seconds / 15
     memory = min(max(2 * l3, 32 << 20), 64 << 20) if seconds < 1 else min(max(4 * l3, 64 << 20), 512 << 20)
@@ -96,14 +97,14 @@ def measure(seconds: float = 4.0, *, keep: bool = False) -> Machine:
     sizes = {"l1": l1 // 2, "l2": l2 // 2, "l3": max(l2, l3 // 4), "memory": memory}
     numbers: dict[str, Any] = {"threads": threads, "l1": l1, "l2": l2, "l3": l3}
     for dtype in ELEMENTS:
-        numbers[dtype] = _best_rate(_flops(dtype), 1, share)
-        numbers[f"{dtype}_all"] = _best_rate(_flops(dtype), threads, share)
+        numbers[dtype] = _best_rate(_flops(dtype, 1), 1, share)
+        numbers[f"{dtype}_all"] = _best_rate(_flops(dtype, threads), threads, share)
     for level, size in sizes.items():
         numbers[f"read_{level}"] = _best_rate(_moving("read", source, target, size, 1), 1, share)
         numbers[f"copy_{level}"] = _best_rate(_moving("copy", source, target, size // 2, 1), 1, share)
     numbers["read_all"] = _best_rate(_moving("read", source, target, memory, threads), threads, share)
     numbers["copy_all"] = _best_rate(_moving("copy", source, target, memory, threads), threads, share)
-    numbers["call"] = _call_overhead()
+    numbers["call"], numbers["parallel"] = _overhead(1), _overhead(threads)
     found = Machine(**numbers)
     if keep:
         store().write(_file(), json.dumps(asdict(found), indent=2).encode())
@@ -112,7 +113,7 @@ def measure(seconds: float = 4.0, *, keep: bool = False) -> Machine:
 
 
 def _file() -> str:
-    return FILE.format(blake2b(f"{host().key} {_threads()}".encode(), digest_size=8).hexdigest())
+    return FILE.format(blake2b(f"{host().key} {get_num_threads()}".encode(), digest_size=8).hexdigest())
 
 
 def _read(numbers: Any) -> Machine:
@@ -125,11 +126,6 @@ def _read(numbers: Any) -> Machine:
     if not all(isinstance(value, int | float) and 0 < value < math.inf for value in values.values()):
         raise ValueError("a number that no machine has")
     return Machine(**values)
-
-
-def _threads() -> int:
-    """Return how many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _caches() -> tuple[int, int, int]:
@@ -164,99 +160,99 @@ def _buffer(size: int) -> Any:
     return raw[start : start + size]
 
 
-# ---- what is run: loops in the form that every kernel has, and what one call of them does
+# ---- what is run: loops in the form that every kernel has; [begin, end) counts parts, of which each thread has one
 
 
 @dataclass(frozen=True)
 class _Work:
-    """One call per thread.
+    """A kernel and its argument array.
 
     Attributes:
-        function: the kernel. arguments: for each thread. amount: what one step of one call amounts to, in flops or bytes.
-        memory: what the arguments point into.
+        function: takes the array's address, begin and end. kernel: its address. arguments: where to read and write, bytes in a part, and how often
+            to do it. amount: what is done once in one part, in flops or bytes. memory: what the arguments point into.
     """
 
     function: Any
-    arguments: tuple[Any, ...]
+    kernel: int
+    arguments: Any
     amount: float
     memory: Any
 
 
-def _flops(dtype: str) -> _Work:
+def _flops(dtype: str, threads: int) -> _Work:
     element, size = ELEMENTS[dtype]
     lanes = host().vector_bytes // size
-    function = _function(f"peak {dtype} {CHAINS}", lambda: _multiply_adds(f"<{lanes} x {element}>", element, lanes))
-    places = [np.zeros(CHAINS * host().vector_bytes, np.uint8) for _ in range(_threads())]
-    arguments = tuple(np.array([place.ctypes.data], np.int64) for place in places)
-    return _Work(function, arguments, 2.0 * lanes * CHAINS, places)
+    part = CHAINS * host().vector_bytes
+    places = np.zeros(threads * part, np.uint8)
+    key = f"multiply-adds {dtype} {CHAINS}"
+    return _work(key, lambda: _multiply_adds(element, lanes), places, places, part, 2.0 * lanes * CHAINS)
 
 
 def _moving(what: str, source: Any, target: Any, size: int, threads: int) -> _Work:
     """Return the work of reading or copying ``size`` bytes, a part for each thread."""
     step = STREAMS * host().vector_bytes
     part = size // threads // step * step
-    function = _function(f"{what} {STREAMS}", lambda: _transfer(what, host().vector_bytes))
-    arguments = tuple(
-        np.array([source.ctypes.data + i * part, target.ctypes.data + i * part, part], np.int64) for i in range(threads)
-    )
-    return _Work(function, arguments, float(part * (2 if what == "copy" else 1)), (source, target))
+    amount = float(part * (2 if what == "copy" else 1))
+    return _work(f"{what} {STREAMS}", lambda: _transfer(what, host().vector_bytes), source, target, part, amount)
 
 
-def _function(key: str, build: Callable[[], str]) -> Any:
+def _work(key: str, build: Callable[[], str], source: Any, target: Any, part: int, amount: float) -> _Work:
     made = library(f"machine: {key}", ["kernel"], build)
-    return made.function("kernel", None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    function = made.function("kernel", None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    arguments = np.array([source.ctypes.data, target.ctypes.data, part, 1], np.int64)
+    return _Work(function, made.addresses["kernel"], arguments, amount, (source, target))
 
 
-def _multiply_adds(vector: str, element: str, lanes: int) -> str:
-    """Return a kernel of ``CHAINS`` chains of x ← x·½ + ½; where they start and end is in memory, so that they are run."""
-    suffix = f"v{lanes}f{32 if element == 'float' else 64}"
-    half = "<" + ", ".join([f"{element} 0.5"] * lanes) + ">"
-    places = [f"%p{c} = getelementptr {vector}, ptr %place, i64 {c}" for c in range(CHAINS)]
-    loads = [f"%s{c} = load {vector}, ptr %p{c}, align 8" for c in range(CHAINS)]
-    phis = [f"%x{c} = phi {vector} [%s{c}, %entry], [%y{c}, %loop]" for c in range(CHAINS)]
-    steps = [
-        f"%y{c} = call {vector} @llvm.fmuladd.{suffix}({vector} %x{c}, {vector} {half}, {vector} {half})"
-        for c in range(CHAINS)
-    ]
-    stores = [f"store {vector} %y{c}, ptr %p{c}, align 8" for c in range(CHAINS)]
-    return "\n".join([
-        f"declare {vector} @llvm.fmuladd.{suffix}({vector}, {vector}, {vector})",
-        "define void @kernel(ptr %args, i64 %begin, i64 %end) {",
-        "entry:", "%place = load ptr, ptr %args", *places, *loads, "br label %loop",
-        "loop:", "%i = phi i64 [%begin, %entry], [%next, %loop]", *phis, *steps,
-        "%next = add i64 %i, 1", "%more = icmp slt i64 %next, %end", "br i1 %more, label %loop, label %done",
-        "done:", *stores, "ret void", "}",
-    ])  # fmt: skip
+def _kernel(before: list[str], again: list[str], after: list[str]) -> str:
+    """Return a kernel: for each part, what comes before, what is done again and again, and what comes after.
 
-
-def _transfer(what: str, width: int) -> str:
-    """Return a kernel that goes ``end`` − ``begin`` times over a buffer: reads it (volatile, so it is read), or copies it."""
-    vector = f"<{width // 8} x i64>"
-    body = []
-    for s in range(STREAMS):
-        offset = f"%o{s}" if s else "%o"
-        if s:
-            body.append(f"%o{s} = add i64 %o, {s * width}")
-        body += [
-            f"%p{s} = getelementptr i8, ptr %source, i64 {offset}",
-            f"%v{s} = load volatile {vector}, ptr %p{s}, align 8",
-        ]
-        if what == "copy":
-            body += [
-                f"%q{s} = getelementptr i8, ptr %target, i64 {offset}",
-                f"store {vector} %v{s}, ptr %q{s}, align 8",
-            ]
+    The lines find their part of the memory at %from and %to, its bytes in %part, and the block before a repetition is
+    %each or %latch.
+    """
     return "\n".join([
         "define void @kernel(ptr %args, i64 %begin, i64 %end) {",
         "entry:", "%source = load ptr, ptr %args",
         "%a1 = getelementptr i64, ptr %args, i64 1", "%target = load ptr, ptr %a1",
-        "%a2 = getelementptr i64, ptr %args, i64 2", "%size = load i64, ptr %a2", "br label %again",
-        "again:", "%i = phi i64 [%begin, %entry], [%j, %over]", "br label %loop",
-        "loop:", "%o = phi i64 [0, %again], [%next, %loop]", *body, f"%next = add i64 %o, {STREAMS * width}",
-        "%more = icmp slt i64 %next, %size", "br i1 %more, label %loop, label %over",
-        "over:", "%j = add i64 %i, 1", "%round = icmp slt i64 %j, %end", "br i1 %round, label %again, label %done",
+        "%a2 = getelementptr i64, ptr %args, i64 2", "%part = load i64, ptr %a2",
+        "%a3 = getelementptr i64, ptr %args, i64 3", "%times = load i64, ptr %a3", "br label %each",
+        "each:", "%i = phi i64 [%begin, %entry], [%j, %over]", "%at = mul i64 %i, %part",
+        "%from = getelementptr i8, ptr %source, i64 %at", "%to = getelementptr i8, ptr %target, i64 %at",
+        *before, "br label %again",
+        "again:", "%r = phi i64 [0, %each], [%q, %latch]", *again, "br label %latch",
+        "latch:", "%q = add i64 %r, 1", "%once_more = icmp slt i64 %q, %times",
+        "br i1 %once_more, label %again, label %over",
+        "over:", *after, "%j = add i64 %i, 1", "%another = icmp slt i64 %j, %end",
+        "br i1 %another, label %each, label %done",
         "done:", "ret void", "}",
     ])  # fmt: skip
+
+
+def _multiply_adds(element: str, lanes: int) -> str:
+    """Return a kernel of ``CHAINS`` chains of x ← x·½ + ½; where they start and end is in memory, so that they are run."""
+    vector, name = f"<{lanes} x {element}>", f"@llvm.fmuladd.v{lanes}f{32 if element == 'float' else 64}"
+    half = "<" + ", ".join([f"{element} 0.5"] * lanes) + ">"
+    before = [f"%p{c} = getelementptr {vector}, ptr %from, i64 {c}" for c in range(CHAINS)]
+    before += [f"%s{c} = load {vector}, ptr %p{c}, align 8" for c in range(CHAINS)]
+    again = [f"%x{c} = phi {vector} [%s{c}, %each], [%y{c}, %latch]" for c in range(CHAINS)]
+    again += [f"%y{c} = call {vector} {name}({vector} %x{c}, {vector} {half}, {vector} {half})" for c in range(CHAINS)]
+    after = [f"store {vector} %y{c}, ptr %p{c}, align 8" for c in range(CHAINS)]
+    return f"declare {vector} {name}({vector}, {vector}, {vector})\n" + _kernel(before, again, after)
+
+
+def _transfer(what: str, width: int) -> str:
+    """Return a kernel that reads its part of the memory (volatile, so that it is read), or copies it."""
+    vector = f"<{width // 8} x i64>"
+    again = ["br label %loop", "loop:", "%o = phi i64 [0, %again], [%next, %loop]"]
+    for s in range(STREAMS):
+        again.append(f"%o{s} = add i64 %o, {s * width}")
+        again.append(f"%p{s} = getelementptr i8, ptr %from, i64 %o{s}")
+        again.append(f"%v{s} = load volatile {vector}, ptr %p{s}, align 8")
+        if what == "copy":
+            again.append(f"%t{s} = getelementptr i8, ptr %to, i64 %o{s}")
+            again.append(f"store {vector} %v{s}, ptr %t{s}, align 8")
+    again += [f"%next = add i64 %o, {STREAMS * width}", "%more = icmp slt i64 %next, %part"]
+    again += ["br i1 %more, label %loop, label %whole", "whole:"]
+    return _kernel([], again, [])
 
 
 # ---- how it is timed
@@ -264,48 +260,30 @@ def _transfer(what: str, width: int) -> str:
 
 def _best_rate(work: _Work, threads: int, seconds: float) -> float:
     """Return the most that was done per second in a run of some 10 ms, all threads together."""
-    steps, taken = 1, _run(work, threads, 1)
-    while taken < min(0.1 * seconds, 0.01) and steps < 1 << 40:
-        steps *= 4
-        taken = _run(work, threads, steps)
+    _run(work, threads, 1)  # what is done only once: workers start, pages are brought in
+    times, taken = 1, _run(work, threads, 1)
+    while taken < min(0.1 * seconds, 0.01) and times < 1 << 40:
+        times *= 4
+        taken = _run(work, threads, times)
     runs, until = [taken], time.perf_counter() + seconds
     while len(runs) < 4 or time.perf_counter() < until:
-        runs.append(_run(work, threads, steps))
-    return work.amount * threads * steps / min(runs)
+        runs.append(_run(work, threads, times))
+    return work.amount * threads * times / min(runs)
 
 
-def _run(work: _Work, threads: int, steps: int) -> float:
-    """Return the seconds from the first thread's start to the last one's end."""
-    function = work.function
-    addresses = [arguments.ctypes.data for arguments in work.arguments]
+def _run(work: _Work, threads: int, times: int) -> float:
+    """Return the seconds that a part per thread takes."""
+    work.arguments[3] = times
+    address = work.arguments.ctypes.data
+    start = time.perf_counter()
     if threads == 1:
-        start = time.perf_counter()
-        function(addresses[0], 0, steps)
-        return time.perf_counter() - start
-    together, times = threading.Barrier(threads), [(0.0, 0.0)] * threads
-
-    def one(i: int) -> None:
-        together.wait()
-        start = time.perf_counter()
-        function(addresses[i], 0, steps)
-        times[i] = (start, time.perf_counter())
-
-    others = [threading.Thread(target=one, args=(i,), daemon=True) for i in range(1, threads)]
-    for other in others:
-        other.start()
-    one(0)
-    for other in others:
-        other.join()
-    return max(end for _, end in times) - min(start for start, _ in times)
+        work.function(address, 0, 1)
+    else:
+        parallel_for(work.kernel, address, threads, 1)
+    return time.perf_counter() - start
 
 
-def _call_overhead() -> float:
-    work = _flops("float32")
-    function, address = work.function, work.arguments[0].ctypes.data
-    best = math.inf
-    for _ in range(20):
-        start = time.perf_counter()
-        for _ in range(100):
-            function(address, 0, 1)
-        best = min(best, (time.perf_counter() - start) / 100)
-    return best
+def _overhead(threads: int) -> float:
+    """Return what a call takes that does nearly nothing, on one thread or handed to all of them."""
+    work = _flops("float32", threads)
+    return min(sum(_run(work, threads, 1) for _ in range(50)) / 50 for _ in range(10))

@@ -117,8 +117,8 @@ def log1p_of_pair(x: Pair) -> Scalar:
 
 def log1p(x: Scalar) -> Scalar:
     """log(1 + x), with the sign of x."""
-    form = format_of(x)
-    usual = x.gt(-1.0) & x.le(form.huge)
-    ends = select(x.eq(-1.0), -math.inf, select(x.lt(-1.0), math.nan, x))
+    last = 2.0 ** (format_of(x).bias - 1)  # behind it 2^-e has no place, and the 1 no weight
+    usual = x.gt(-1.0) & x.lt(last)
+    ends = select(x.eq(-1.0), -math.inf, select(x.ge(last), log(x), math.nan))
     value = make("copysign", (log1p_of_pair(Pair(x, const(0.0, x.dtype))), x))
     return rarely(~usual, ends, value)

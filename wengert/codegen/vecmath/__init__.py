@@ -1,0 +1,40 @@
+"""Mathematical functions as expressions of machine operations, for float32 and float64.
+
+``EXPANSIONS[name](*arguments)`` returns what computes a function of ``UNARY_MATH`` or ``BINARY_MATH``; :func:`expand`
+does it for a node. Every operation is IEEE arithmetic with true fused multiply-adds: results do not depend on the width
+of vectors. ``python -m wengert.testing.ulp`` measures the errors.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from wengert.codegen.vecmath import activations, exponential, hyperbolic, logarithm, powers
+from wengert.loops.scalar import Scalar
+
+__all__ = ["EXPANSIONS", "expand"]
+
+EXPANSIONS: Final[dict[str, Callable[..., Scalar]]] = {
+    name: getattr(family, name)
+    for family, names in {
+        exponential: ("exp", "exp2", "expm1"),
+        logarithm: ("log", "log2", "log10", "log1p"),
+        hyperbolic: ("sinh", "cosh", "tanh"),
+        activations: ("sigmoid", "silu"),
+        powers: ("rsqrt",),
+    }.items()
+    for name in names
+}
+
+
+def expand(node: Scalar) -> Scalar:
+    """Return what computes a node of a mathematical function.
+
+    Raises:
+        TypeError: for operands that are not float32 or float64.
+
+    Example:
+        >>> from wengert.loops.scalar import make, var
+        >>> expand(make("rsqrt", (var("x", "f32"),)))
+        div.f32(const.f32(1.0), sqrt.f32(var.f32(('x', 0))))
+    """
+    return EXPANSIONS[node.op](*node.args)

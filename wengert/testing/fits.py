@@ -1,0 +1,131 @@
+"""The polynomials of ``wengert.codegen.vecmath``: what each approximates, where, and with how many terms.
+
+``python -m wengert.testing.fits`` prints ``wengert/codegen/vecmath/coefficients.py``; with names as arguments, those alone.
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+from mpmath import mp
+
+from wengert.testing.minimax import Spec, fit
+
+__all__ = ["SPECS", "source"]
+
+HALF_LN2: Final = 0.3466  # a little above ln 2 / 2: what rounding leaves
+SQRT_HALF, SQRT_TWO = 0.7071, 1.41422
+
+
+def _after(function: Any, known: Any, power: int) -> Any:
+    """Return (function(t) - known(t)) / t^power, computed with enough digits that the difference may cancel."""
+
+    def rest(t: Any) -> Any:
+        with mp.workdps(2 * mp.dps + 20):
+            value = (function(t) - known(t)) / t**power
+        return +value
+
+    return rest
+
+
+def _even(function: Any, known: Any, power: int) -> Any:
+    """Return (function(x) - known(x)) / x^power as a function of t = x²."""
+    rest = _after(function, known, power)
+    return lambda t: rest(mp.sqrt(t))
+
+
+def _exponential() -> Iterator[tuple[str, Spec]]:
+    # exp(r) = 1 + r + r² q(r), also for expm1; 2^r = 1 + r q(r)
+    yield "EXP", Spec(
+        _after(mp.exp, lambda r: 1 + r, 2), -HALF_LN2, HALF_LN2, {"f32": 5, "f64": 11, "wide": 6},
+        lambda r: r**2 / abs(mp.expm1(r)),
+    )  # fmt: skip
+    yield "EXP2", Spec(
+        _after(lambda r: 2**r, lambda r: 1, 1), -0.5001, 0.5001, {"f32": 6, "f64": 12, "wide": 7},
+        lambda r: abs(r) / 2**r, parts=1,
+    )  # fmt: skip
+    # sinh(x) = x + x³ p(x²)
+    yield "SINH", Spec(
+        _even(mp.sinh, lambda x: x, 3), 0, 1, {"f32": 4, "f64": 7}, lambda t: t**1.5 / mp.sinh(mp.sqrt(t))
+    )
+
+
+def _atanh_rest(power: int) -> Any:
+    """Return what remains of log((1 + s) / (1 - s)) = 2s + 2s³/3 + … as a function of s²."""
+    known = (lambda s: 2 * s) if power == 3 else (lambda s: 2 * s + 2 * s**3 / 3)
+    return _even(lambda s: 2 * mp.atanh(s), known, power)
+
+
+def _logarithm() -> Iterator[tuple[str, Spec]]:
+    # log(1 + f) = f - f²/2 + f³ p(f)
+    yield "LOG_STRAIGHT", Spec(
+        _after(mp.log1p, lambda f: f - f**2 / 2, 3), SQRT_HALF - 1, SQRT_TWO - 1, {"f32": 9},
+        lambda f: abs(f**3 / mp.log1p(f)),
+    )  # fmt: skip
+    # log((1 + s) / (1 - s)) = 2s + s³ p(s²) = 2s + 2s³/3 + s⁵ p(s²)
+    yield "LOG", Spec(_atanh_rest(3), 0, 0.02945, {"f64": 7, "wide": 4}, lambda t: t)
+    yield "LOG_PAIR", Spec(_atanh_rest(5), 0, 0.02945, {"f64": 7}, lambda t: t * t)
+    # log2((1 + s) / (1 - s)) = s p(s²)
+    yield "LOG2", Spec(_even(lambda s: 2 * mp.atanh(s) / mp.ln2, lambda s: 0, 1), 0, 0.02945, {"wide": 5})
+
+
+def _trigonometric() -> Iterator[tuple[str, Spec]]:
+    # sin(r) = r + r³ p(r²), cos(r) = 1 - r²/2 + r⁴ p(r²), tan(r) = r + r³ p(r²)
+    yield "SIN", Spec(
+        _even(mp.sin, lambda r: r, 3), 0, 2.475, {"f32": 4, "f64": 8}, lambda t: t**1.5 / mp.sin(mp.sqrt(t))
+    )
+    yield "SIN_SHORT", Spec(_even(mp.sin, lambda r: r, 3), 0, 0.6175, {"f64": 6}, lambda t: t)
+    yield "COS_SHORT", Spec(_even(mp.cos, lambda r: 1 - r**2 / 2, 4), 0, 0.6175, {"f64": 6}, lambda t: t**2)
+    yield "TAN", Spec(_even(mp.tan, lambda r: r, 3), 0, 0.6175, {"f32": 7}, lambda t: t)
+    # sin(πr) / (πr) = 1 + t p(t), t = r²
+    yield "SINC", Spec(
+        _after(lambda t: mp.sincpi(mp.sqrt(t)), lambda t: 1, 1), 0, 0.25, {"f32": 5, "f64": 9},
+        lambda t: t / mp.sincpi(mp.sqrt(t)),
+    )  # fmt: skip
+    # atan(x) = x + x³ p(x²), asin(x) = x + x³ p(x²), both for |x| ≤ 1/2
+    yield "ATAN", Spec(_even(mp.atan, lambda x: x, 3), 0, 0.2501, {"f32": 5, "f64": 12}, lambda t: t)
+    yield "ASIN", Spec(_even(mp.asin, lambda x: x, 3), 0, 0.2501, {"f32": 5, "f64": 12}, lambda t: t)
+
+
+def _error_function() -> Iterator[tuple[str, Spec]]:
+    # erf(x) = x p(x²) for small x; erf(x) = 1 - exp(-p(x)) behind
+    yield "ERF_NEAR", Spec(_even(mp.erf, lambda x: 0, 1), 0, 1, {"f32": 6, "f64": 12}, parts=1)
+    yield "ERF_FAR", Spec(
+        lambda a: -mp.log(mp.erfc(a)), 1, 3.95, {"f32": 7}, lambda a: mp.erfc(a) / mp.erf(a)
+    )
+    yield "ERF_FAR64", Spec(
+        lambda a: -mp.log(mp.erfc(a)), 1, 5.95, {"f64": 18}, lambda a: mp.erfc(a) / mp.erf(a)
+    )
+
+
+SPECS: Final[dict[str, Spec]] = {
+    **dict(_exponential()), **dict(_logarithm()), **dict(_trigonometric()), **dict(_error_function()),
+}  # fmt: skip
+
+HEADER: Final = '''"""Coefficients of the polynomials, constant term first: made by ``python -m wengert.testing.fits``, see there.
+
+"wide" are float64 polynomials for results in float32. Where a coefficient has a correction, both stand in order.
+"""
+
+from typing import Final
+
+'''
+
+
+def _table(name: str, spec: Spec) -> str:
+    lines = [f"{name}: Final = {{"]
+    for kind in spec.terms:
+        lines.append(f'    "{kind}": (')
+        lines += [f"        {c!r}," for c in fit(spec, kind)]
+        lines.append("    ),")
+    return "\n".join([*lines, "}", ""])
+
+
+def source(*names: str) -> str:
+    """Return the text of coefficients.py, or the tables of some polynomials."""
+    tables = [_table(name, SPECS[name]) for name in names or SPECS]
+    return ("" if names else HEADER) + "\n".join(tables)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(source(*sys.argv[1:]))
