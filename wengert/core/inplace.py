@@ -12,6 +12,7 @@ import numpy as np
 from wengert.array.dtype import can_cast
 from wengert.core.apply import call, execute
 from wengert.core.interpret import has_history, write
+from wengert.core.native import native
 from wengert.core.node import Leaf, OpNode, next_sequence
 from wengert.core.operator import Op
 from wengert.core.place import here
@@ -157,7 +158,7 @@ def inplace_lane(op: Op) -> Callable[..., Any]:
         if not isinstance(input, Tensor):
             raise TypeError(f"{name}() writes into a tensor, got {type(input).__name__}")
         check_writable(name, input)
-        if ufunc is not None and not kwargs and len(args) <= 1 and _direct(ufunc, input, args):
+        if ufunc is not None and not kwargs and len(args) <= 1 and _direct(op, ufunc, input, args):
             version_of(input).bump(name, here(1))
             return input
         source = _copy_of(input) if saves_input and _recording(input, *args, *kwargs.values()) else input
@@ -184,7 +185,7 @@ def _copy_of(tensor: Any) -> Any:
     return source
 
 
-def _direct(ufunc: Any, tensor: Any, args: tuple[Any, ...]) -> bool:
+def _direct(op: Op, ufunc: Any, tensor: Any, args: tuple[Any, ...]) -> bool:
     """Let the ufunc write into the tensor's own memory where nothing is recorded; False if it is not possible."""
     state = thread.state
     array = tensor._payload
@@ -210,6 +211,10 @@ def _direct(ufunc: Any, tensor: Any, args: tuple[Any, ...]) -> bool:
             operands.append(value)
         else:
             return False
+    if array.size >= native.smallest:
+        defaults = (slot.default for slot in op.signature.slots[len(operands) :])
+        if native.run(op, (*operands, *defaults), array) is not NotImplemented:
+            return True
     try:
         state.run(ufunc, *[*operands, array])
     except ValueError:

@@ -25,29 +25,29 @@ class Native:
 
     Attributes:
         smallest: arrays with fewer elements stay with NumPy; a huge number keeps all of them there.
-        run: ``(operator, arguments as its kernel takes them) -> result``, NotImplemented where NumPy is to be used.
-        rule: the same for a derivative rule: ``(rule, cotangent, arguments) -> array``.
-        enter: called with the ``run`` of a thread's context, in which NumPy's kernels run; None until the runtime is there.
+        run: ``(operator, arguments as its kernel takes them, out) -> result``, NotImplemented where NumPy is to be used.
+        rule: the same for a derivative rule: ``(rule, (cotangent, ...)) -> array``.
+        update: ``(key, formula, arguments) -> bool``: run a formula that writes into its arguments; False if NumPy is to.
     """
 
-    __slots__ = ("_loading", "enter", "rule", "run", "smallest")
+    __slots__ = ("_loading", "rule", "run", "smallest", "update")
 
     def __init__(self) -> None:
         self._loading: threading.Thread | None = None
         self.smallest = SMALLEST if settings.native != "off" else OFF
-        self.run: Callable[[Any, list[Any]], Any] = self._not_yet
-        self.rule: Callable[[Any, Any, list[Any]], Any] = self._not_yet
-        self.enter: Callable[[Any], None] | None = None
+        self.run: Callable[..., Any] = lambda *given: self.run(*given) if self._here() else NotImplemented
+        self.rule: Callable[..., Any] = lambda *given: self.rule(*given) if self._here() else NotImplemented
+        self.update: Callable[..., bool] = lambda *given: self.update(*given) if self._here() else False
 
-    def _not_yet(self, *arguments: Any) -> Any:
-        """Load the runtime: beside the program, or now if kernels are waited for."""
+    def _here(self) -> bool:
+        """Load the runtime, now if kernels are waited for, else beside the program; return whether it is there."""
         if settings.native == "wait":
             load()
-            return self.run(*arguments) if len(arguments) == 2 else self.rule(*arguments)
+            return True
         if self._loading is None:
             self._loading = threading.Thread(target=_load_beside, name="wengert native code")
             self._loading.start()
-        return NotImplemented
+        return False
 
     def loaded(self) -> None:
         """Wait until the runtime is there."""

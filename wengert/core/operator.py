@@ -46,7 +46,8 @@ class Op:
             for a composite. view: the result may share the first argument's memory.
         spec: the shape and dtype rule: called like the kernel with a Spec for each tensor.
         cost: called like ``spec``; returns floating-point operations. samples: makes the calls that checks run.
-        lowering: where the loop-level meaning for native code is declared; None: the kernel is called as a library.
+        lowering: of an element-wise operator whose NumPy kernel cannot be traced: the name of what it is in scalar expressions
+            (``"erf"``), or a function from its arguments that are no tensors to that name. None: the kernel is traced.
         places: it puts whole tensors beside one another (cat, writes through views), so that a gradient part of nothing but
             zeros means that the tensor was not looked at: such a part is passed on as a zero that no rule multiplies.
         result_type: the named tuple of several results: ``values, indices = x.sort()``.

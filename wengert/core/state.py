@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from wengert.core.native import native
-
 __all__ = ["State", "local", "thread"]
 
 
@@ -29,7 +27,8 @@ class State:
         walk: the backward pass that is running, or None.
         generator: what this thread draws from where no generator is given; None: the default one.
         run: calls a NumPy kernel with floating-point warnings off. A context entered once costs a twentieth of
-            ``np.errstate`` around each call, and leaves the user's own NumPy settings alone.
+            ``np.errstate`` around each call, and leaves the user's own NumPy settings alone. pooled: whether the arrays it
+            makes come from the memory pool.
     """
 
     __slots__ = (
@@ -39,6 +38,7 @@ class State:
         "grad",
         "inference",
         "levels",
+        "pooled",
         "run",
         "saved_hooks",
         "saved_hooks_error",
@@ -62,8 +62,7 @@ class State:
         quiet = contextvars.Context()
         quiet.run(np.seterr, all="ignore")
         self.run = quiet.run
-        if native.enter is not None:
-            native.enter(self.run)
+        self.pooled = False
 
     def update(self) -> None:
         """Recompute ``slow`` after a mode has changed."""

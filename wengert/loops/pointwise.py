@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from wengert.loops.ir import Buffer, Kernel, Loop, Param, Statement, Store, bound, load, size
+from wengert.loops.ir import Buffer, Kernel, Let, Loop, Param, Statement, Store, bound, load, size
 from wengert.loops.layout import Space
-from wengert.loops.scalar import Scalar, cast, index, make, param, substitute
+from wengert.loops.scalar import Scalar, cast, index, make, param, substitute, var
 from wengert.loops.tracing import placeholder
 
 __all__ = ["BLOCK", "pointwise"]
@@ -16,7 +16,7 @@ Pattern = tuple[tuple[int | None, ...], ...]
 
 def pointwise(
     name: str, results: Sequence[Scalar], dtypes: Sequence[str], inputs: Sequence[tuple[int, str, str]], where: Space,
-    numbers: Sequence[tuple[int, str]] = (), lanes: int = 8,
+    numbers: Sequence[tuple[int, str]] = (), lanes: int = 8, unroll: int = 1,
 ) -> Kernel:  # fmt: skip
     """Return the kernel that computes ``results`` for each element.
 
@@ -35,19 +35,23 @@ def pointwise(
     }
     known.update({placeholder(i, d): param(f"p{i}", d) for i, d in numbers})
     at = tuple(index(i) for i in loops)
-    stores = tuple(Store(b.name, at, cast(substitute(r, known), b.dtype)) for b, r in zip(outs, results, strict=True))
-    body = _nest(loops, dims, stores, lanes)
+    values = [cast(substitute(r, known), b.dtype) for b, r in zip(outs, results, strict=True)]
+    # every value is computed before the first is written: a result may lie where an argument does
+    names = tuple(Let(f"v{k}", v) for k, v in enumerate(values)) if len(values) > 1 else ()
+    values = [var(n.name, n.value.dtype) for n in names] or values
+    stores = tuple(Store(b.name, at, v) for b, v in zip(outs, values, strict=True))
+    body = _nest(loops, dims, (*names, *stores), lanes, unroll)
     params = tuple(Param(f"p{i}", d) for i, d in numbers)
     return Kernel(name, (*outs, *ins), dims, body, params)
 
 
 def _nest(
-    loops: tuple[str, ...], dims: tuple[str, ...], body: tuple[Statement, ...], lanes: int
+    loops: tuple[str, ...], dims: tuple[str, ...], body: tuple[Statement, ...], lanes: int, unroll: int
 ) -> tuple[Statement, ...]:
     """Put statements into parallel loops, the innermost in blocks of vectors."""
     start = index("block")
     stop = make("minimum", (start + BLOCK, size(dims[-1])))
-    inner: Statement = Loop(loops[-1], start, stop, body, lanes=lanes)
+    inner: Statement = Loop(loops[-1], start, stop, body, lanes=lanes, unroll=unroll)
     nest: Statement = Loop("block", bound(0), bound(dims[-1]), (inner,), step=BLOCK, parallel=True)
     for variable, n in zip(reversed(loops[:-1]), reversed(dims[:-1]), strict=True):
         nest = Loop(variable, bound(0), bound(n), (nest,), parallel=True)

@@ -16,9 +16,9 @@ from wengert.core.interpret import Level, Payload, entered
 from wengert.core.operator import Op
 from wengert.core.tensor import Tensor, from_array
 from wengert.loops.scalar import Scalar, const, make
-from wengert.loops.tracing import Symbol, Untraceable, name_of, placeholder
+from wengert.loops.tracing import Symbol, Untraceable, name_of, placeholder, symbols
 
-__all__ = ["lowered", "trace_rule"]
+__all__ = ["lowered", "trace_rule", "trace_update"]
 
 
 class Element(Payload):
@@ -105,7 +105,7 @@ def trace_rule(rule: Callable[..., Any], arguments: Sequence[Any], dtypes: Seque
     """Return a derivative rule as an expression of placeholders, and its NumPy dtype.
 
     Args:
-        rule: ``(cotangent, ...) -> cotangent``. arguments: what it takes. dtypes: the NumPy dtype where a tensor stands, else None.
+        rule: ``(cotangent, ...) -> cotangent``. arguments: what it takes. dtypes: the NumPy dtype where a tensor stands.
 
     Raises:
         Untraceable: if it uses more than element-wise operators.
@@ -118,3 +118,20 @@ def trace_rule(rule: Callable[..., Any], arguments: Sequence[Any], dtypes: Seque
             raise Untraceable("the result is not an element")
         symbol = found._payload.symbol
     return symbol.scalar, symbol.dtype
+
+
+def trace_update(
+    formula: Callable[..., None], arguments: Sequence[Any], dtypes: Sequence[Any]
+) -> list[tuple[int, Scalar]]:
+    """Return what a formula writes into its arguments: their positions, and expressions of what they were.
+
+    Raises:
+        Untraceable: if it does more than write elements from elements.
+    """
+    given = symbols(arguments, dtypes)
+    before = [s.scalar if isinstance(s, Symbol) else None for s in given]
+    try:
+        formula(*given)
+    except (TypeError, AttributeError, IndexError) as error:
+        raise Untraceable(str(error)) from error
+    return [(i, s.scalar) for i, s in enumerate(given) if isinstance(s, Symbol) and s.scalar is not before[i]]

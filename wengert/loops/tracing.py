@@ -14,7 +14,7 @@ import numpy as np
 
 from wengert.loops.scalar import DTYPES, UNARY_MATH, Scalar, bits, cast, const, is_float, make, select, var
 
-__all__ = ["DTYPE_NAMES", "Untraceable", "name_of", "placeholder", "trace"]
+__all__ = ["DTYPE_NAMES", "Symbol", "Untraceable", "name_of", "placeholder", "symbols"]
 
 DTYPE_NAMES: Final[dict[str, str]] = {
     "bool": "bool", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8", "uint16": "u16",
@@ -62,7 +62,17 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
         target = np.dtype(dtype)
         return Symbol(cast(self.scalar, name_of(target)), target)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, dtype: Any = None, **options: Any) -> Any:
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write the element in place."""
+        if key is not Ellipsis:
+            raise Untraceable("a part of an element")
+        self.scalar = cast(
+            _scalar(value, value.dtype if isinstance(value, Symbol) else self.dtype), name_of(self.dtype)
+        )
+
+    def __array_ufunc__(
+        self, ufunc: Any, method: str, *inputs: Any, dtype: Any = None, out: Any = None, **options: Any
+    ) -> Any:
         if method != "__call__" or options:
             raise Untraceable(f"{ufunc.__name__} with {method} {list(options)}")
         rule = UFUNCS.get(ufunc.__name__)
@@ -72,8 +82,14 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
         kinds = (*given, *(None,) * ufunc.nout)
         found = ufunc.resolve_dtypes(kinds, **_signature(ufunc, dtype))
         scalars = [_scalar(x, d) for x, d in zip(inputs, found, strict=False)]
-        result = rule(*scalars)
-        return Symbol(cast(result, name_of(found[-1])), found[-1])
+        result = Symbol(cast(rule(*scalars), name_of(found[-1])), found[-1])
+        if out is None:
+            return result
+        (target,) = out
+        if not isinstance(target, Symbol):
+            raise Untraceable("an element written into an array")
+        target[...] = result
+        return target
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         rule = FUNCTIONS.get(function.__name__)
@@ -89,6 +105,14 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array__(self, *args: Any, **options: Any) -> Any:
         raise Untraceable("an element as an array")
+
+
+def symbols(arguments: Sequence[Any], dtypes: Sequence[Any]) -> list[Any]:
+    """Return arguments with a symbol in the place of each that has a dtype; it stands for ``placeholder(position, …)``."""
+    return [
+        a if d is None else Symbol(placeholder(i, name_of(d)), d)
+        for i, (a, d) in enumerate(zip(arguments, dtypes, strict=True))
+    ]
 
 
 def _signature(ufunc: Any, dtype: Any) -> dict[str, Any]:
@@ -115,29 +139,6 @@ def _scalar(x: Any, dtype: Any) -> Scalar:
         return cast(x.scalar, name)
     value = np.asarray(x)[()]
     return const(float(value) if is_float(name) else bool(value) if name == "bool" else operator.index(value), name)
-
-
-def trace(kernel: Callable[..., Any], arguments: Sequence[Any], dtypes: Sequence[Any]) -> Scalar:
-    """Return a kernel as an expression of placeholders.
-
-    Args:
-        kernel: the NumPy function. arguments: its arguments; where ``dtypes`` holds a NumPy dtype and not None, an array of
-            that dtype stands, which becomes ``placeholder(position, name)``.
-
-    Raises:
-        Untraceable: if it is not a function of single elements.
-    """
-    symbols = [
-        a if d is None else Symbol(placeholder(i, name_of(d)), d)
-        for i, (a, d) in enumerate(zip(arguments, dtypes, strict=True))
-    ]
-    try:
-        found = kernel(*symbols)
-    except (TypeError, AttributeError, IndexError) as error:
-        raise Untraceable(str(error)) from error
-    if not isinstance(found, Symbol):
-        raise Untraceable("the result is not an element")
-    return found.scalar
 
 
 # ---- what NumPy's functions mean

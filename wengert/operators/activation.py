@@ -257,7 +257,7 @@ def _sigmoid(x: Any) -> Any:
 
 @elementwise(
     Unary(_sigmoid),
-    derivative={"input": lambda g, out: g * (out * (1 - out))},
+    lowering="sigmoid", derivative={"input": lambda g, out: g * (out * (1 - out))},
     promote="float",
     flops=12,
     home=("", "nn.functional"),
@@ -280,6 +280,7 @@ def _log_sigmoid(x: Any) -> Any:
 
 @elementwise(
     Unary(_log_sigmoid),
+    lowering="log_sigmoid",
     derivative={"input": lambda g, input: g * ops.sigmoid(-input)},
     flops=20,
     home=("nn.functional",),
@@ -299,6 +300,7 @@ def _silu_slope(g: Any, input: Any) -> Any:
 @switchable
 @elementwise(
     Unary(lambda x: np.multiply(x, _sigmoid(x))),
+    lowering=lambda inplace: "silu",
     derivative={"input": _silu_slope},
     flops=13,
     home=("nn.functional",),
@@ -372,7 +374,7 @@ def _gelu_phase(x: Any) -> Any:
 
 
 @elementwise(
-    derivative={"input": _gelu_slope},
+    lowering=lambda approximate: "gelu" if approximate == "none" else "gelu_tanh", derivative={"input": _gelu_slope},
     flops=25,
     home=("nn.functional",),
     inplace=False,

@@ -23,7 +23,7 @@ from wengert.operators.fold_batch import rows_batch
 from wengert.operators.reduction import check_reduction, reduce_loss
 
 __all__ = [
-    "class_index", "class_loss", "class_loss_backward", "count_targets", "cross_entropy", "nll_loss", "one_hot",
+    "class_dim", "class_index", "class_loss", "class_loss_backward", "count_targets", "cross_entropy", "nll_loss", "one_hot",
     "weighted_log", "weighted_mean",
 ]  # fmt: skip
 
@@ -51,7 +51,7 @@ def _target_shape(name: str, shape: Any, target: Any) -> tuple[int, ...]:
     return wanted
 
 
-def _safe(target: Any, classes: int, ignore_index: int | None) -> tuple[Any, Any]:
+def safe_targets(target: Any, classes: int, ignore_index: int | None) -> tuple[Any, Any]:
     """Return the targets with ignored ones as 0, and which are not ignored (None: all of them).
 
     Raises:
@@ -81,7 +81,7 @@ def _safe(target: Any, classes: int, ignore_index: int | None) -> tuple[Any, Any
 )  # fmt: skip
 def class_index(target: Integer, classes: Int, ignore_index: Any) -> Any:
     """Return class indices with ignored ones replaced by 0, after checking that the others are classes."""
-    return np.array(_safe(target, classes, ignore_index)[0], np.int64)
+    return np.array(safe_targets(target, classes, ignore_index)[0], np.int64)
 
 
 def _counted(target: Any, ignore_index: int, dtype: Any) -> Any:
@@ -156,7 +156,7 @@ def class_loss(input: Floating, target: Integer, ignore_index: Int) -> Any:
     shape, dim = input.shape, class_dim(input.shape)
     _target_shape("cross_entropy", shape, target.shape)
     x = rows_along(_wide(input), dim)
-    index, valid = _safe(_columns(target, dim, shape), shape[dim], ignore_index)
+    index, valid = safe_targets(_columns(target, dim, shape), shape[dim], ignore_index)
     loss, lse = np.empty(index.shape, x.dtype), np.empty(index.shape, np.float64)
     for block in blocks(len(x), x[:1].size):
         rows = x[block]
@@ -236,7 +236,7 @@ def class_loss_backward(
     """Return the vjp of class_loss: p (g + g_lse), but expm1(-loss) g + exp(-loss) g_lse at the class."""
     shape, dim = input.shape, class_dim(input.shape)
     x = rows_along(_wide(input), dim)
-    index, valid = _safe(_columns(target, dim, shape), shape[dim], ignore_index)
+    index, valid = safe_targets(_columns(target, dim, shape), shape[dim], ignore_index)
     s, minus = (_columns(_wide(a), dim, shape).astype(x.dtype, copy=False) for a in (g, -loss))
     if valid is not None:
         s = np.where(valid, s, 0)

@@ -50,6 +50,7 @@ def half_line_samples(s: Any) -> list[Any]:
 
 @elementwise(
     Unary(special.erf),
+    lowering="erf",
     derivative={"input": lambda g, input: g * (ops.exp(-(input * input)) * (2 / _ROOT_PI))},
     promote="float",
     flops=40,
@@ -62,6 +63,7 @@ def erf(input: Real) -> Any:
 
 @elementwise(
     Unary(special.erfc),
+    lowering="erfc",
     derivative={"input": lambda g, input: g * (ops.exp(-(input * input)) * (-2 / _ROOT_PI))},
     promote="float",
     flops=60,
@@ -86,7 +88,7 @@ def special_erfcx(input: Real) -> Any:
 
 @elementwise(
     Unary(special.erfinv),
-    derivative={"input": lambda g, out: g * (ops.exp(out * out) * (_ROOT_PI / 2))},
+    lowering="erfinv", derivative={"input": lambda g, out: g * (ops.exp(out * out) * (_ROOT_PI / 2))},
     promote="float",
     flops=60,
     aliases=("special_erfinv",),
@@ -101,6 +103,7 @@ def erfinv(input: Real) -> Any:
 
 @elementwise(
     Unary(special.ndtr),
+    lowering="ndtr",
     derivative={"input": lambda g, input: g * (ops.exp(input * input * -0.5) / math.sqrt(2 * math.pi))},
     promote="float",
     flops=60,
@@ -143,6 +146,7 @@ def special_ndtri(input: Real) -> Any:
 
 @elementwise(
     Unary(gamma.lgamma),
+    lowering="lgamma",
     derivative={"input": lambda g, input: g * ops.digamma(input)},
     promote="float",
     flops=60,
@@ -159,6 +163,7 @@ def lgamma(input: Real) -> Any:
 
 @elementwise(
     Unary(gamma.digamma),
+    lowering="digamma",
     derivative={"input": lambda g, input: g * ops.polygamma(1, input)},
     promote="float",
     flops=60,

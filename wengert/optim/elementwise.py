@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.core.native import native
 from wengert.core.place import here
 from wengert.core.registry import ops
 from wengert.core.state import thread
@@ -66,7 +67,8 @@ class Elementwise(Optimizer):
     def update(self, group: Group) -> None:
         """Apply the formula to every parameter of the group that has a gradient."""
         run, state_of = thread.state.run, self.state
-        names, formula = self.moments(group), _prepared(self.formula(group), group)
+        names, own = self.moments(group), self.formula(group)
+        formula, key = _prepared(own, group), _key(own, group)
         place, name = here(1), f"{type(self).__name__}.step"
         seen: tuple[Any, ...] = ()
         constants: tuple[Array, ...] = ()
@@ -86,7 +88,9 @@ class Elementwise(Optimizer):
                 dtype = _real_dtype(array.dtype)
                 values = (*_common(group), *self.numbers(group, state, step))
                 seen, constants = (step, array.dtype), tuple(np.asarray(value, dtype) for value in values)
-            run(_apply, formula, (array, raw(grad), *(raw(state[m]) for m in names)), constants)
+            arrays = (array, raw(grad), *(raw(state[m]) for m in names))
+            if array.size < native.smallest or not _native(key, formula, arrays, constants):
+                run(_apply, formula, arrays, constants)
             version_of(param).bump(name, place)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -134,6 +138,31 @@ def _prepared(formula: Formula, group: Group) -> Formula:
         formula(p, g, *moments, *rest)
 
     return prepared
+
+
+def _key(formula: Formula, group: Group) -> Any:
+    """What two formulas must share to be the same function: their code, and the options that chose their form."""
+    cells = tuple(cell.cell_contents for cell in formula.__closure__ or ())
+    return (
+        formula.__code__,
+        cells,
+        group.get("maximize"),
+        bool(group.get("weight_decay")),
+        group.get("decoupled_weight_decay"),
+    )
+
+
+def _native(key: Any, formula: Formula, arrays: tuple[Array, ...], constants: tuple[Array, ...]) -> bool:
+    """Run a formula as one native loop over all its arrays; False where NumPy must do it."""
+    array = arrays[0]
+    if array.dtype.kind != "f" or any(a.dtype != array.dtype or a.shape != array.shape for a in arrays):
+        return False
+    count = len(arrays)
+
+    def flat(*arguments: Array) -> None:
+        formula(arguments[0], arguments[1], arguments[2:count], *arguments[count:])
+
+    return native.update(key, flat, (*arrays, *constants))
 
 
 def _apply(formula: Formula, arrays: tuple[Array, ...], constants: tuple[Array, ...]) -> None:

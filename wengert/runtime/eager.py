@@ -6,9 +6,10 @@ from typing import Any
 
 from wengert.core.native import native
 from wengert.core.operator import Op
-from wengert.loops.symbolic import lowered, trace_rule
-from wengert.loops.tracing import Symbol, name_of, placeholder
-from wengert.runtime.pointwise import Pointwise
+from wengert.core.state import thread
+from wengert.loops.symbolic import lowered, trace_rule, trace_update
+from wengert.loops.tracing import Untraceable, symbols
+from wengert.runtime.pointwise import Expression, Pointwise
 from wengert.runtime.pool import adopt
 
 __all__ = ["install", "kernel"]
@@ -18,6 +19,7 @@ Kernel = Callable[..., Any]
 _kernels: dict[str, Kernel] = {}
 _operators: dict[Op, Kernel | None] = {}
 _rules: dict[Any, Pointwise] = {}
+_updates: dict[Any, Any] = {}
 
 
 def kernel(name: str) -> Callable[[Kernel], Kernel]:
@@ -40,40 +42,79 @@ def _native(op: Op) -> Kernel | None:
         return None
 
     def trace(arguments: Sequence[Any], kinds: Sequence[Any]) -> Any:
-        symbols = [
-            a if k is None else Symbol(placeholder(i, name_of(k)), k)
-            for i, (a, k) in enumerate(zip(arguments, kinds, strict=True))
-        ]
-        found = lowered(op, symbols)
-        return found.scalar, found.dtype
+        found = lowered(op, symbols(arguments, kinds))
+        return [(found.scalar, found.dtype)]
 
-    return Pointwise(op.name, trace, op.signature.inputs)
+    pointwise = Pointwise(op.name, trace, op.signature.inputs)
+
+    def run(arguments: Sequence[Any], out: Any = None) -> Any:
+        found = pointwise(arguments, None if out is None else [out])
+        return found if found is NotImplemented else found[0]
+
+    return run
 
 
-def run(op: Op, arguments: list[Any]) -> Any:
-    """Return an operator's result, or NotImplemented."""
+def run(op: Op, arguments: Sequence[Any], out: Any = None) -> Any:
+    """Return an operator's result (in ``out``, if that is given), or NotImplemented."""
+    state = thread.state
+    if not state.pooled:
+        adopt(state.run)
+        state.pooled = True
     try:
         found = _operators[op]
     except KeyError:
         found = _operators[op] = _native(op)
-    return NotImplemented if found is None else found(arguments)
-
-
-def run_rule(rule: Any, g: Any, arguments: list[Any]) -> Any:
-    """Return what a derivative rule gives for a large cotangent, or NotImplemented."""
-    found = _rules.get(rule)
     if found is None:
-        code = rule.__code__
+        return NotImplemented
+    if out is None:
+        return found(arguments)
+    return NotImplemented if op.name in _kernels else found(arguments, out)
+
+
+def run_rule(rule: Any, arguments: Sequence[Any]) -> Any:
+    """Return what a derivative rule gives for a large cotangent (the first argument), or NotImplemented."""
+    pointwise = _rules.get(rule)
+    if pointwise is None:
 
         def trace(values: Sequence[Any], kinds: Sequence[Any]) -> Any:
-            return trace_rule(rule, values, kinds)
+            return [trace_rule(rule, values, kinds)]
 
-        found = _rules[rule] = Pointwise(f"rule of line {code.co_firstlineno}", trace, ())
-    return found([g, *arguments])
+        pointwise = _rules[rule] = Pointwise(f"rule at line {rule.__code__.co_firstlineno}", trace, ())
+    found = pointwise(arguments)
+    return found if found is NotImplemented else found[0]
+
+
+def run_update(key: Any, formula: Callable[..., None], arguments: Sequence[Any]) -> bool:
+    """Run a formula that writes into arrays among its arguments; False where NumPy is to do it.
+
+    Args:
+        key: names the formula. arguments: arrays of one shape, and numbers as 0-d arrays.
+    """
+    kinds = tuple(a.dtype for a in arguments)
+    try:
+        entry = _updates[key, kinds]
+    except KeyError:
+        entry = _updates[key, kinds] = _update(formula, arguments, kinds)
+    if entry is None:
+        return False
+    expression, written = entry
+    outs = [arguments[i] for i in written]
+    plan = expression.plan(arguments, outs)
+    return plan is not None and plan(arguments, outs) is not NotImplemented
+
+
+def _update(formula: Callable[..., None], arguments: Sequence[Any], kinds: Sequence[Any]) -> Any:
+    """Return a formula as an expression of what it writes, and where it writes it; None if it is not one."""
+    try:
+        found = trace_update(formula, arguments, kinds)
+    except Untraceable:
+        return None
+    numbers = [i for i, a in enumerate(arguments) if not a.ndim]
+    return Expression("update", [(s, kinds[i]) for i, s in found], kinds, numbers), [i for i, _ in found]
 
 
 def install() -> None:
     """Open the door for large arrays."""
     for room in KERNELS:
         importlib.import_module(f"wengert.runtime.{room}")
-    native.run, native.rule, native.enter = run, run_rule, adopt
+    native.run, native.rule, native.update = run, run_rule, run_update

@@ -1,4 +1,4 @@
-"""Element-wise operators and derivative rules on large arrays: one native loop for all of an expression."""
+"""Element-wise operators, derivative rules and updates on large arrays: one native loop for all of an expression."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,138 +9,207 @@ import numpy as np
 from wengert.codegen.target import host
 from wengert.loops.layout import Space, space
 from wengert.loops.pointwise import BLOCK, pointwise
-from wengert.loops.scalar import DTYPES, Scalar, fingerprint
+from wengert.loops.scalar import BINARY_MATH, DTYPES, UNARY_MATH, Scalar, fingerprint
 from wengert.loops.tracing import Untraceable, name_of
 from wengert.runtime.ahead import Ahead
 from wengert.runtime.launch import Launcher, number_bits, pointer
 from wengert.runtime.pool import empty
 
-__all__ = ["Expression", "Pointwise"]
+__all__ = ["Expression", "Plan", "Pointwise"]
 
-GRAIN = 8  # blocks: what one thread takes at a time; 64 KiB of float32 per array
-VARIANTS = 64  # kernels of one operator for different constants, past which NumPy is used
+TASK = 16384  # elements that one thread takes at a time: 64 KiB of float32 for each array
+PLANS = 1024  # how many shapes a function remembers
+SHORT = 8  # nodes of an expression that is little work
+VARIANTS = 64  # kernels of one function for different constants, past which NumPy is used
 
-Traced = tuple[Scalar, Any]
+_NUMBERS = (float, int, bool)
+ndarray = np.ndarray
+
+Traced = Sequence[tuple[Scalar, Any]]
 
 
 class Expression:
-    """A scalar expression of array elements, with a kernel for each way the arrays can lie.
+    """Scalar expressions of array elements, computed in one loop, with a kernel for each way the arrays can lie.
 
     Args:
-        name: of the kernels. scalar: the expression; dtype: its NumPy dtype. kinds: for each argument the NumPy dtype of its
+        name: of the kernels. results: the expressions and their NumPy dtypes. kinds: for each argument the NumPy dtype of its
             placeholder, or None if there is no array. numbers: the positions of those that are numbers given with the call.
     """
 
-    def __init__(self, name: str, scalar: Scalar, dtype: Any, kinds: Sequence[Any], numbers: Sequence[int]) -> None:
-        self.name, self.scalar, self.dtype = name, scalar, dtype
+    def __init__(self, name: str, results: Traced, kinds: Sequence[Any], numbers: Sequence[int]) -> None:
+        self.name = name
+        self.scalars, self.dtypes = (tuple(column) for column in zip(*results, strict=True))
         self.kinds = tuple(None if k is None else name_of(k) for k in kinds)
-        self.numbers = tuple(numbers)
+        self.numbers = tuple((i, self.kinds[i] or "") for i in numbers)
         self.arrays = tuple(i for i, k in enumerate(kinds) if k is not None and i not in numbers)
-        self.lanes = _lanes(scalar)
-        self.key = f"pointwise {fingerprint(scalar)} -> {dtype} numbers {self.numbers} lanes {self.lanes}"
+        self.lanes, self.unroll = _shape(self.scalars)
+        self.key = f"pointwise {fingerprint(*self.scalars)} {self.dtypes} {self.kinds} {self.numbers} {self.lanes}"
         self.kernels: dict[Any, Ahead[Launcher]] = {}
 
-    def __call__(self, arguments: Sequence[Any], out: Any = None) -> Any:
-        """Return the values for arrays that broadcast together; NotImplemented while there is no kernel."""
+    def plan(self, arguments: Sequence[Any], outs: Sequence[Any] | None) -> "Plan | None":
+        """Return how to run on arrays of these shapes and strides; None where NumPy is to."""
         arrays = [arguments[i] for i in self.arrays]
-        first = arrays[0]
-        shape = first.shape
-        if any(a.shape != shape for a in arrays):
-            shape = np.broadcast_shapes(*[a.shape for a in arrays])
-        if out is None:
-            out = empty(shape, self.dtype)
-        where = space(shape, [out, *arrays])
+        shape = np.broadcast_shapes(*[a.shape for a in arrays])
+        if not math.prod(shape):
+            return None
+        if outs is not None and not _writable(outs, self.dtypes, arrays, shape):
+            return None
+        made = [empty(shape, d) for d in self.dtypes] if outs is None else outs
+        if not all(a.flags.aligned for a in (*arrays, *made)):
+            return None
+        where = space(shape, [*made, *arrays])
         kernel = self.kernels.get(where.pattern)
         if kernel is None:
             kernel = self.kernels[where.pattern] = Ahead(lambda: self._launcher(where))
-        launch = kernel.get()
-        if launch is None:
-            return NotImplemented
-        slots: list[int] = []
-        for array, strides, pattern in zip((out, *arrays), where.strides, where.pattern, strict=True):
-            slots.append(pointer(array))
-            slots += [s for s, p in zip(strides, pattern, strict=True) if p is None]
-        slots += where.sizes
-        for i in self.numbers:
-            slots.append(number_bits(arguments[i], self.kinds[i] or ""))
-        blocks = -(-where.sizes[-1] // BLOCK)
-        launch(
-            slots, math.prod(where.sizes[:-1]) * blocks, max(1, GRAIN * BLOCK // max(1, min(BLOCK, where.sizes[-1])))
-        )
-        return out
+        return Plan(self, shape, where, kernel)
 
     def _launcher(self, where: Space) -> Launcher:
         def build() -> Any:
             inputs = [(i, kind, kind) for i in self.arrays if (kind := self.kinds[i])]
-            numbers = [(i, kind) for i in self.numbers if (kind := self.kinds[i])]
-            return pointwise(self.name, [self.scalar], [name_of(self.dtype)], inputs, where, numbers, self.lanes)
+            names = [name_of(d) for d in self.dtypes]
+            return pointwise(self.name, self.scalars, names, inputs, where, self.numbers, self.lanes, self.unroll)
 
         return Launcher(f"{self.key} {where.pattern}", build)
 
 
-def _lanes(scalar: Scalar) -> int:
-    """Return how many elements of the widest dtype in an expression a vector holds."""
-    widest, stack, seen = 8, [scalar], {scalar}
+class Plan:
+    """How an expression runs on arrays of given shapes and strides: all that does not depend on where they are.
+
+    Args:
+        expression: the expression. shape: of the results. where: the iteration space. kernel: what is being made for it.
+    """
+
+    __slots__ = ("_count", "_expression", "_grain", "_kernel", "_places", "_shape", "_slots")
+
+    def __init__(self, expression: Expression, shape: tuple[int, ...], where: Space, kernel: Ahead[Launcher]) -> None:
+        self._expression, self._shape, self._kernel = expression, shape, kernel
+        self._slots: list[int] = []
+        self._places: list[int] = []
+        for strides, pattern in zip(where.strides, where.pattern, strict=True):
+            self._places.append(len(self._slots))
+            self._slots += [0, *(s for s, p in zip(strides, pattern, strict=True) if p is None)]
+        self._slots += where.sizes
+        *outer, inner = where.sizes
+        self._count = math.prod(outer) * -(-inner // BLOCK)
+        self._grain = max(1, TASK // max(1, min(BLOCK, inner)))
+
+    def __call__(self, arguments: Sequence[Any], outs: Sequence[Any] | None) -> Any:
+        """Return the list of results; NotImplemented while there is no kernel."""
+        launch = self._kernel.get()
+        if launch is None:
+            return NotImplemented
+        expression = self._expression
+        if outs is None:
+            outs = [empty(self._shape, d) for d in expression.dtypes]
+        slots = self._slots.copy()
+        places = iter(self._places)
+        for out in outs:
+            slots[next(places)] = pointer(out)
+        for i in expression.arrays:
+            slots[next(places)] = pointer(arguments[i])
+        for i, dtype in expression.numbers:
+            slots.append(number_bits(arguments[i], dtype))
+        launch(slots, self._count, self._grain)
+        return outs
+
+
+def _writable(outs: Sequence[Any], dtypes: Sequence[Any], arrays: Sequence[Any], shape: tuple[int, ...]) -> bool:
+    """Whether results can be written to these arrays while the arguments are read: no two overlap, but the same ones."""
+    for out, dtype in zip(outs, dtypes, strict=True):
+        if out.shape != shape or out.dtype != dtype:
+            return False
+        for a in arrays:
+            if np.may_share_memory(out, a) and not (
+                pointer(a) == pointer(out) and a.strides == out.strides and a.shape == out.shape
+            ):
+                return False
+    return True
+
+
+def _shape(scalars: Sequence[Scalar]) -> tuple[int, int]:
+    """Return how many elements of the widest dtype in expressions a vector holds, and how many vectors a step takes.
+
+    Short expressions take several, so that the loop itself costs little; long ones have enough to do in one.
+    """
+    widest, stack, seen = 8, list(scalars), set(scalars)
     while stack:
         node = stack.pop()
         widest = max(widest, DTYPES[node.dtype])
         stack += [a for a in node.args if a not in seen]
         seen.update(node.args)
-    return max(2, host().vector_bytes * 8 // widest)
+    short = len(seen) <= SHORT and not any(n.op in UNARY_MATH or n.op in BINARY_MATH for n in seen)
+    return max(2, host().vector_bytes * 8 // widest), 4 if short else 1
 
 
 class Pointwise:
     """A function of arrays that has an expression for each combination of dtypes and constants it is called with.
 
     Args:
-        name: of its kernels. trace: ``(arguments, dtypes) -> (expression, NumPy dtype)``. inputs: which arguments are
-            arrays (or numbers in their place); the others are constants. key: says which function it is.
+        name: of its kernels. trace: ``(arguments, dtypes) -> [(expression, NumPy dtype), …]``. inputs: which arguments are
+            arrays or numbers in their place, which are given with each call; the others are constants.
     """
 
     def __init__(self, name: str, trace: Callable[..., Traced], inputs: Sequence[int]) -> None:
         self.name, self.trace, self.inputs = name, trace, frozenset(inputs)
         self.expressions: dict[Any, Expression | None] = {}
+        self.plans: dict[Any, Plan | None] = {}
 
-    def __call__(self, arguments: Sequence[Any], out: Any = None) -> Any:
-        """Return the result, or NotImplemented where NumPy must compute it."""
-        marks: list[Any] = []
-        common: Any = None
-        for i, a in enumerate(arguments):
-            if type(a) is np.ndarray:
-                if not a.flags.aligned:
-                    return NotImplemented
-                if a.ndim:
-                    common = a.dtype
-                marks.append((a.dtype, bool(a.ndim)))
-            elif i in self.inputs and type(a) in (float, int, bool):
-                marks.append(type(a))
-            else:
-                marks.append((a,))
-        if common is None:
-            return NotImplemented
-        marks_key = tuple(marks)
+    def __call__(self, arguments: Sequence[Any], outs: Sequence[Any] | None = None) -> Any:
+        """Return the list of results, or NotImplemented where NumPy must compute them."""
+        inputs = self.inputs
+        key: list[Any] = [
+            (a.dtype, a.shape, a.strides) if type(a) is ndarray
+            else type(a) if i in inputs and type(a) in _NUMBERS else (type(a), a)
+            for i, a in enumerate(arguments)
+        ]  # fmt: skip
+        if outs is not None:
+            return self._into(arguments, outs, key)
         try:
-            found = self.expressions[marks_key]
+            plan = self.plans[tuple(key)]
         except TypeError:  # an argument that cannot be a key is none that a kernel can be made for
             return NotImplemented
         except KeyError:
-            if len(self.expressions) >= VARIANTS:
-                return NotImplemented
-            found = self.expressions[marks_key] = self._expression(arguments, marks_key, common)
-        return NotImplemented if found is None else found(arguments, out)
+            plan = self._plan(arguments, None, key)
+            if len(self.plans) >= PLANS:
+                self.plans.clear()
+            self.plans[tuple(key)] = plan
+        return NotImplemented if plan is None else plan(arguments, None)
 
-    def _expression(self, arguments: Sequence[Any], marks: tuple[Any, ...], common: Any) -> Expression | None:
+    def _into(self, arguments: Sequence[Any], outs: Sequence[Any], key: Sequence[Any]) -> Any:
+        """Write the results where the caller says; whether that is possible depends on where the arrays lie."""
+        plan = self._plan(arguments, outs, key)
+        return NotImplemented if plan is None else plan(arguments, outs)
+
+    def _plan(self, arguments: Sequence[Any], outs: Sequence[Any] | None, key: Sequence[Any]) -> Plan | None:
+        arrays = [a for a in arguments if type(a) is ndarray and a.ndim]
+        if not arrays:
+            return None
+        marks = tuple((a.dtype, bool(a.ndim)) if type(a) is ndarray else k for a, k in zip(arguments, key, strict=True))
+        try:
+            found = self.expressions[marks]
+        except KeyError:
+            if len(self.expressions) >= VARIANTS:
+                return None
+            found = self.expressions[marks] = self._expression(arguments, marks, arrays[0].dtype)
+        return None if found is None else found.plan(arguments, outs)
+
+    def _expression(self, arguments: Sequence[Any], marks: Sequence[Any], common: Any) -> Expression | None:
         """Return the expression for these dtypes; 0-d arrays and numbers are given with each call."""
         kinds: list[Any] = []
         numbers: list[int] = []
         for i, (a, mark) in enumerate(zip(arguments, marks, strict=True)):
-            kinds.append(a.dtype if type(a) is np.ndarray else common if isinstance(mark, type) else None)
-            if isinstance(mark, type) or (type(a) is np.ndarray and not a.ndim):
+            is_number = mark in _NUMBERS
+            if is_number and not _holds(common, mark):
+                return None
+            if is_number or (type(a) is np.ndarray and not a.ndim):
                 numbers.append(i)
-                if isinstance(mark, type) and (common.kind == "b" or (common.kind in "iu" and mark is float)):
-                    return None
+            kinds.append(common if is_number else a.dtype if type(a) is np.ndarray else None)
         try:
-            scalar, dtype = self.trace(arguments, kinds)
-            return Expression(self.name, scalar, dtype, kinds, numbers)
+            return Expression(self.name, self.trace(arguments, kinds), kinds, numbers)
         except Untraceable:
             return None
+
+
+def _holds(dtype: Any, number: type) -> bool:
+    """Whether a Python number of a type takes the dtype of the array beside it."""
+    return dtype.kind == "f" or (dtype.kind in "iu" and number is not float)

@@ -114,17 +114,12 @@ def not_simple(node: OpNode) -> bool:
 def native_rule(rule: Any, g: Any, node: OpNode, slots: Any) -> Any:
     """Run the rule of an element-wise operator as one native kernel; None where there is none."""
     arguments = []
-    for slot in slots:
-        value = unpack(node, slot)
-        if isinstance(value, Tensor):
-            value = value._payload
-            if type(value) is not ndarray:
-                return None
-        arguments.append(value)
-    x = g if type(g) is ndarray else g._payload
-    if type(x) is not ndarray:
-        return None
-    found = native.rule(rule, x, arguments)
+    for value in (g, *(unpack(node, slot) for slot in slots)):
+        array = value._payload if isinstance(value, Tensor) else value
+        if array is not value and type(array) is not ndarray:
+            return None
+        arguments.append(array)
+    found = native.rule(rule, arguments)
     return None if found is NotImplemented else found
 
 
