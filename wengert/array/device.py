@@ -18,15 +18,15 @@ _dtypes: dict[tuple[Any, str, int | None], Any] = {}
 
 
 class Devices:
-    """How many logical CPU devices there are; ``several`` if more than one.
+    """How many logical CPU devices there are; ``several`` if more than one; on which one tensors are made (``default``).
 
     ``WENGERT_CPU_DEVICES`` is their number from the start.
     """
 
-    __slots__ = ("count", "several")
+    __slots__ = ("count", "default", "several")
 
     def __init__(self) -> None:
-        self.count, self.several = 1, False
+        self.count, self.default, self.several = 1, 0, False
         asked = os.environ.get("WENGERT_CPU_DEVICES", "")
         if asked:
             self.grow(int(asked) if asked.isdigit() else asked)

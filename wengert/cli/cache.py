@@ -26,10 +26,14 @@ def run(options: argparse.Namespace) -> None:
     """Show, verify or clear.
 
     Raises:
-        LookupError: if ``verify`` finds a file that is not as it was written.
+        LookupError: if ``verify`` finds a file that is not as it was written, or a variable of the environment is wrong.
         OSError: if ``clear`` cannot remove one.
     """
-    {"show": _show, "verify": _verify, "clear": _clear}[options.action](store())
+    try:
+        files = store()
+    except ValueError as error:
+        raise LookupError(str(error)) from error
+    {"show": _show, "verify": _verify, "clear": _clear}[options.action](files)
 
 
 def facts(files: Store) -> Iterator[tuple[str, str]]:

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Iterator
 
+from wengert.codegen.cache import store
 from wengert.codegen.target import host
 from wengert.runtime.machine import Machine, measure
 
@@ -27,11 +28,20 @@ def _seconds(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measure, print the table, and keep the numbers."""
-    target = host()
+    """Measure, print the table, and keep the numbers.
+
+    Raises:
+        LookupError: if a variable of the environment is wrong.
+    """
+    try:
+        target, files = host(), store()
+    except ValueError as error:
+        raise LookupError(str(error)) from error
     print(f"{target.cpu}, vectors of {target.vector_bytes} bytes, {target.registers} registers")
     for row in table(measure(options.seconds, keep=True)):
         print("".join([f"{row[0]:16}", *(f"{value:>18}" for value in row[1:])]).rstrip())
+    if trouble := files.trouble():
+        print(f"The numbers are not kept, since the directory of the cache is not used: {trouble}")
 
 
 def table(machine: Machine) -> Iterator[tuple[str, str, str]]:

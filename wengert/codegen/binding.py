@@ -10,44 +10,50 @@ import atexit
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from ctypes import string_at
-from functools import lru_cache
 from typing import Any
 
 __all__ = ["compiling", "emit", "llvm", "lock", "optimise"]
 
 
 class _Gate:
-    """Lets threads in while it is open. Who closes it waits until none is inside, and alone may still go in."""
+    """Lets threads in while it is open. Who closes it waits until no other is inside, and alone may still go in."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._inside = 0
+        self._inside: dict[int, int] = {}  # how often each thread is
         self._owner: int | None = None
 
-    def _is_open(self) -> bool:
-        return self._owner in (None, threading.get_ident())
+    def _may_enter(self) -> bool:
+        me = threading.get_ident()
+        return self._owner in (None, me) or me in self._inside
+
+    def _is_left_by_others(self) -> bool:
+        return not self._inside.keys() - {threading.get_ident()}
 
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Be inside."""
+        me = threading.get_ident()
         with self._changed:
-            self._changed.wait_for(self._is_open)
-            self._inside += 1
+            self._changed.wait_for(self._may_enter)
+            self._inside[me] = self._inside.get(me, 0) + 1
         try:
             yield
         finally:
             with self._changed:
-                self._inside -= 1
-                self._changed.notify_all()
+                self._inside[me] -= 1
+                if not self._inside[me]:
+                    del self._inside[me]
+                    self._changed.notify_all()
 
     def close(self) -> None:
         """Keep other threads out, once none is inside."""
         self._changed.acquire()  # until it is opened: no other thread may be in the middle of changing it at a fork
-        self._changed.wait_for(self._is_open)
+        self._changed.wait_for(lambda: self._owner in (None, threading.get_ident()))
         self._owner = threading.get_ident()
-        self._changed.wait_for(lambda: self._inside == 0)
+        self._changed.wait_for(self._is_left_by_others)
 
     def open(self) -> None:
         """Let them in again."""
@@ -57,29 +63,36 @@ class _Gate:
 
 
 _gate = _Gate()
+_loading = threading.RLock()
+_loaded: list[Any] = []  # the binding, once it is there
+_kept_out: list[Any] = []  # the locks to be released when a fork is over
+
+
+def llvm() -> Any:
+    """Return llvmlite's binding of LLVM, ready to make code for this machine.
+
+    It is imported when it is first needed, which takes some 70 ms. A fork waits until no thread is inside LLVM, or on its
+    way there, so that the child can go on using it; and once the interpreter ends, no thread enters LLVM any more, since its
+    library is being torn down.
+    """
+    return _loaded[0] if _loaded else _load()
+
+
+def _load() -> Any:
+    with _gate.entered(), _loading:
+        if not _loaded:
+            from llvmlite import binding
+
+            binding.initialize_native_target()
+            binding.initialize_native_asmprinter()
+            atexit.register(_keep_out)
+            _loaded.append(binding)
+        return _loaded[0]
 
 
 def compiling() -> AbstractContextManager[None]:
     """Be in the part of the program that :func:`optimise` and :func:`emit` may be called from."""
     return _gate.entered()
-
-
-@lru_cache(maxsize=1)
-def llvm() -> Any:
-    """Return llvmlite's binding of LLVM, ready to make code for this machine.
-
-    It is imported when it is first needed, which takes some 70 ms. From then on a fork waits until no thread is inside
-    LLVM, so that the child can go on using it; and once the interpreter ends, no thread enters LLVM any more, since its
-    library is being torn down.
-    """
-    from llvmlite import binding
-
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=_keep_out, after_in_parent=_let_in, after_in_child=_let_in)
-    atexit.register(_keep_out)
-    return binding
 
 
 def lock() -> AbstractContextManager[None]:
@@ -88,13 +101,20 @@ def lock() -> AbstractContextManager[None]:
 
 
 def _keep_out() -> None:
+    """Wait until no other thread is inside LLVM, and let none in."""
     _gate.close()
-    lock().__enter__()
+    held = lock() if _loaded else nullcontext()
+    held.__enter__()
+    _kept_out.append(held)
 
 
 def _let_in() -> None:
-    lock().__exit__(None, None, None)
+    _kept_out.pop().__exit__(None, None, None)
     _gate.open()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_keep_out, after_in_parent=_let_in, after_in_child=_let_in)
 
 
 def _unlocked(function: Any) -> Any:

@@ -28,7 +28,7 @@ from wengert.codegen.operations import intrinsic
 
 __all__ = [
     "at", "below", "choose", "divide_up", "finish", "first_lanes", "function", "kernel", "loop", "minimum", "minus", "number",
-    "plus", "read", "read_first", "slot", "times", "when", "write", "write_first",
+    "plus", "prefetch", "read", "read_first", "slot", "times", "when", "write", "write_first",
 ]  # fmt: skip
 
 VOID = ir.VoidType()
@@ -198,6 +198,12 @@ def read(b: Any, pointer: Any, kind: Any, mask: Any = None) -> Any:
         return b.load(pointer, align=1, typ=kind)
     zero = ir.Constant(kind, [0] * kind.count)
     return intrinsic(b, "masked.load", kind, [pointer, ir.Constant(I32, 1), mask, zero], kind, POINTER)
+
+
+def prefetch(b: Any, pointer: Any, *, write: bool = False, cache: int = 1) -> None:
+    """Ask for a line of memory in the first, second or third cache; the address may be anything."""
+    hint = [ir.Constant(I32, value) for value in (int(write), 4 - cache, 1)]
+    intrinsic(b, "prefetch", VOID, [pointer, *hint], POINTER)
 
 
 def write(b: Any, value: Any, pointer: Any, mask: Any = None) -> None:

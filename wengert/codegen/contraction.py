@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from llvmlite import ir
 
 from wengert.codegen.build import (
-    VOID, at, below, choose, first_lanes, function, kernel, loop, minimum, minus, number, plus, read, read_first, slot, times, write,
+    VOID, at, below, choose, first_lanes, function, kernel, loop, minimum, minus, number, plus, prefetch, read, read_first, slot, times, write,
     write_first,
 )  # fmt: skip
 from wengert.codegen.expressions import Expressions
@@ -21,20 +21,23 @@ from wengert.codegen.microkernel import Arithmetic, Left, Right, Tile, multiply_
 from wengert.loops.ir import Kernel
 from wengert.loops.scalar import Scalar, cast, make, select, size_of, var
 
-__all__ = ["ACTIVATIONS", "Batch", "Epilogue", "Slot", "emit_product", "masked_reads"]
+__all__ = ["ACTIVATIONS", "Batch", "Epilogue", "Places", "Product", "Slot", "emit_product", "masked_reads"]
 
+LINE: Final = 64  # bytes of a cache line
+ROWS_AHEAD: Final = 8  # that a product of one row asks for, since B comes from memory and goes
+AHEAD: Final = 8  # lines of the next panel of B that a tile asks for
 ACTIVATIONS: Final = ("relu", "sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "softplus")
 
 
 class Slot(IntEnum):
     """What the argument array of a product holds, in order; strides are in bytes, panels are those of a tile.
 
-    ``table`` is the address of the batches, one :class:`Batch` after the other; it may be 0 if there is one batch, which is
-    then the last slots. ``first`` and ``last`` say whether this part of k is the first, the last.
+    ``first`` and ``last`` say whether this part of k is the first, the last. ``table`` is the address of the batches, one
+    :class:`Batch` after the other. If there is one batch it may also be 0: the last slots are that batch; or 1: they say where
+    its addresses are to be found.
     """
 
-    table = 0
-    left_row = auto()
+    left_row = 0
     left_k = auto()
     left_panel = auto()
     right_k = auto()
@@ -53,6 +56,7 @@ class Slot(IntEnum):
     last = auto()
     alpha = auto()
     beta = auto()
+    table = auto()
     batch = auto()
 
 
@@ -100,16 +104,19 @@ class Epilogue(NamedTuple):
 
 
 def masked_reads(vector_bytes: int) -> bool:
-    """Whether vectors are read under a mask in one instruction; if not, panels of B that are not full must be packed."""
+    """Whether vectors are read under a mask in one instruction.
+
+    If not, panels of B that are not full must be packed; but for tiles of one row, since a matrix that is read once is not packed.
+    """
     return vector_bytes >= 32
 
 
 def emit_product(how: Arithmetic, tile: Tile, epilogue: Epilogue, name: str = "product") -> str:
     """Return the LLVM IR of a kernel whose arguments are :class:`Slot`."""
-    return _Product(how, tile, epilogue, name).text()
+    return Product(how, tile, epilogue, name).text()
 
 
-class _Places(NamedTuple):
+class Places(NamedTuple):
     """Where the elements of one tile lie, and how many rows and columns there are from its corner on."""
 
     left: Any
@@ -122,7 +129,7 @@ class _Places(NamedTuple):
     columns: Any
 
 
-class _Product:
+class Product:
     """Emits the kernel and the functions it calls: the full tile, the tiles at the edges, what finishes a tile."""
 
     def __init__(self, how: Arithmetic, tile: Tile, epilogue: Epilogue, name: str) -> None:
@@ -133,8 +140,14 @@ class _Product:
         self.module = self.b.module
         self.scratch = self.b.alloca(self.total, tile.rows * tile.vectors)
         self.finish = self._finish()
+        self._tiles()
+
+    def _tiles(self) -> None:
+        """Emit the functions for tiles; few of them where a tile has many vectors."""
+        vectors = self.tile.vectors
+        self.widths = [v for v in range(1, vectors + 1) if vectors <= 4 or v == vectors or v & (v - 1) == 0]
         self.edge = self._edge()
-        self.full = self._full()
+        self.full = {v: self._full(self.tile._replace(vectors=v)) for v in self.widths if vectors <= 4 or v == vectors}
 
     # ---- the kernel
 
@@ -142,15 +155,22 @@ class _Product:
         """Emit the loop over blocks."""
         b, args = self.b, self.args
         row_blocks, column_blocks = slot(b, args, Slot.row_blocks), slot(b, args, Slot.column_blocks)
-        given = slot(b, args, Slot.table)
-        own = b.ptrtoint(at(b, args, 8 * Slot.batch), I64)
-        table = b.select(b.icmp_signed("==", given, number(0)), own, given)
+        table = slot(b, args, Slot.table)
+        tabled = b.icmp_unsigned(">", table, number(1))
 
         def block(b: Any, index: Any, _: Any) -> None:
             rest, row = b.udiv(index, row_blocks), b.urem(index, row_blocks)
             batch, column = b.udiv(rest, column_blocks), b.urem(rest, column_blocks)
             entry = at(b, b.inttoptr(table, POINTER), times(b, batch, 8 * len(Batch)))
-            self._block(b, [slot(b, entry, place, POINTER) for place in Batch], row, column)
+            entry = b.select(tabled, entry, at(b, args, 8 * Slot.batch))
+            addresses = [slot(b, entry, place, POINTER) for place in Batch]
+            found = choose(
+                b,
+                b.icmp_signed("==", table, number(1)),
+                lambda b: [slot(b, address, 0, POINTER) for address in addresses],
+                lambda b: addresses,
+            )
+            self._block(b, found, row, column)
 
         loop(b, self.begin, self.end, block)
         b.ret_void()
@@ -171,20 +191,22 @@ class _Product:
 
         def across(b: Any, j: Any, _: Any) -> None:
             def down(b: Any, i: Any, _: Any) -> None:
-                self._tile(b, self._places(b, addresses, i, j, rows, columns))
+                places = self._places(b, addresses, i, j, rows, columns)
+                share = times(b, b.udiv(minus(b, i, top), number(tile.rows)), AHEAD * LINE)
+                self._tile(b, places, at(b, places.right, slot(b, args, Slot.right_panel), share))
 
             loop(b, top, bottom, down, step=tile.rows)
 
         loop(b, near, far, across, step=tile.columns)
 
-    def _places(self, b: Any, addresses: list[Any], i: Any, j: Any, rows: Any, columns: Any) -> _Places:
+    def _places(self, b: Any, addresses: list[Any], i: Any, j: Any, rows: Any, columns: Any) -> Places:
         left, right, partial, out, addend, bias = addresses
 
         def moved(pointer: Any, row_stride: Slot, size: int) -> Any:
             return at(b, pointer, times(b, i, slot(b, self.args, row_stride)), times(b, j, size))
 
         panel_row, panel_column = b.udiv(i, number(self.tile.rows)), b.udiv(j, number(self.tile.columns))
-        return _Places(
+        return Places(
             at(b, left, times(b, panel_row, slot(b, self.args, Slot.left_panel))),
             at(b, right, times(b, panel_column, slot(b, self.args, Slot.right_panel))),
             moved(partial, Slot.partial_row, self.size),
@@ -195,45 +217,51 @@ class _Product:
             minus(b, columns, j),
         )
 
-    def _tile(self, b: Any, places: _Places) -> None:
-        whole = b.and_(
-            b.icmp_signed(">=", places.rows, number(self.tile.rows)),
-            b.icmp_signed(">=", places.columns, number(self.tile.columns)),
-        )
-        with b.if_else(whole, likely=True) as (inside, edge):
-            with inside:
-                b.call(self.full, [self.args, *places[:6], self.scratch])
-            with edge:
-                b.call(self.edge, [self.args, *places, self.scratch])
+    def _tile(self, b: Any, places: Places, ahead: Any) -> None:
+        """Emit the call of the function for a tile: the full one of its width, or that of the edges."""
+        columns = minimum(b, places.columns, self.tile.columns)
+        tall = b.icmp_signed(">=", places.rows, number(self.tile.rows))
+        done = b.append_basic_block("tiled")
+        for width, full in reversed(self.full.items()):
+            taken, other = b.append_basic_block(f"wide{width}"), b.append_basic_block("other")
+            b.cbranch(b.and_(tall, b.icmp_signed("==", columns, number(width * self.tile.lanes))), taken, other)
+            b.position_at_end(taken)
+            b.call(full, [self.args, *places[:6], self.scratch, ahead])
+            b.branch(done)
+            b.position_at_end(other)
+        b.call(self.edge, [self.args, *places, self.scratch])
+        b.branch(done)
+        b.position_at_end(done)
 
     # ---- the full tile
 
-    def _full(self) -> Any:
-        """Emit a tile that has all its rows and columns; its sums go from registers to the result."""
-        x = _Function(self.module, "full", [POINTER] * 8)
+    def _full(self, tile: Tile) -> Any:
+        """Emit a tile that has all its rows, and whole vectors; its sums go from registers to the result."""
+        x = Function(self.module, f"full{tile.vectors}", [POINTER] * 9)
         b = x.builder
-        args, left, right, *_, scratch = x.arguments
-        places = _Places(*x.arguments[1:7], number(self.tile.rows), number(self.tile.columns))
-        vectors = [(r, v) for r in range(self.tile.rows) for v in range(self.tile.vectors)]
+        args, left, right, *_, scratch, ahead = x.arguments
+        places = Places(*x.arguments[1:7], number(tile.rows), number(tile.columns))
+        vectors = [(r, v) for r in range(tile.rows) for v in range(tile.vectors)]
         row = slot(b, args, Slot.partial_row)
-        held = [at(b, places.partial, times(b, r, row), v * self.tile.lanes * self.size) for r, v in vectors]
+        held = [at(b, places.partial, times(b, r, row), v * tile.lanes * self.size) for r, v in vectors]
+        self._prefetch(b, places.partial, row, tile, ahead)
         start = choose(
             b,
             self._flag(b, args, Slot.first),
-            lambda b: zeros(self.how, self.tile),
+            lambda b: zeros(self.how, tile),
             lambda b: [read(b, place, self.total) for place in held],
         )
-        pointers = row_pointers(b, left, slot(b, args, Slot.left_row), self.tile.rows)
-        sums = self._multiply(b, args, self.tile, pointers, Right(right, slot(b, args, Slot.right_k)), start)
+        pointers = row_pointers(b, left, slot(b, args, Slot.left_row), tile.rows)
+        sums = self._multiply(b, args, tile, pointers, Right(right, slot(b, args, Slot.right_k)), start)
         if self.epilogue.long:
-            for place, value in enumerate(sums):
-                write(b, value, at(b, scratch, place * self.tile.lanes * self.size))
+            for (r, v), value in zip(vectors, sums, strict=True):
+                write(b, value, at(b, scratch, (r * self.tile.vectors + v) * tile.lanes * self.size))
             b.call(self.finish, [args, *places[2:], scratch])
         else:
             self._store(x, places, vectors, sums, held)
         return x.close()
 
-    def _store(self, x: "_Function", places: _Places, vectors: Any, sums: list[Any], held: list[Any]) -> None:
+    def _store(self, x: "Function", places: Places, vectors: Any, sums: list[Any], held: list[Any]) -> None:
         """Emit the end of a full tile, from registers."""
         b, args = x.builder, x.arguments[0]
         with b.if_else(self._flag(b, args, Slot.last)) as (last, more):
@@ -243,7 +271,9 @@ class _Product:
                     offset = v * self.tile.lanes
                     known = {**values, "sum": Value(value, True)}
                     if self.epilogue.addend:
-                        place = at(b, places.addend, times(b, r, slot(b, args, Slot.addend_row)), offset * self.out_size)
+                        place = at(
+                            b, places.addend, times(b, r, slot(b, args, Slot.addend_row)), offset * self.out_size
+                        )
                         known["addend"] = Value(read(b, place, self._result_type()), True)
                     if self.epilogue.bias == "row":
                         known["bias"] = Value(read(b, at(b, places.bias, r * self.size), self.total.element), False)
@@ -255,19 +285,27 @@ class _Product:
                 for place, value in zip(held, sums, strict=True):
                     write(b, value, place)
 
+    def _prefetch(self, b: Any, partial: Any, row: Any, tile: Tile, ahead: Any) -> None:
+        """Emit hints of what will soon be needed: the sums of the tile below, and a share of the next panel of B."""
+        for line in range(AHEAD):
+            prefetch(b, at(b, ahead, line * LINE), cache=2)
+        for r in range(tile.rows, 2 * tile.rows):
+            for offset in range(0, tile.columns * self.size, LINE):
+                prefetch(b, at(b, partial, times(b, r, row), offset), write=True)
+
     # ---- the edges
 
     def _edge(self) -> Any:
         """Emit a tile that lacks rows or columns: the smallest tile that covers it, on sums in memory."""
-        x = _Function(self.module, "edge", [*[POINTER] * 7, I64, I64, POINTER])
+        x = Function(self.module, "edge", [*[POINTER] * 7, I64, I64, POINTER])
         b, args, scratch = x.builder, x.arguments[0], x.arguments[-1]
-        places = _Places(*x.arguments[1:9])
+        places = Places(*x.arguments[1:9])
         prepare = self._prepare()
         b.call(prepare, [args, places.partial, places.rows, places.columns, scratch])
         heights = [h for h in (1, 4, 8) if h <= self.tile.rows]
         done = b.append_basic_block("computed")
         for height in heights:
-            for width in range(1, self.tile.vectors + 1):
+            for width in self.widths:
                 part = Tile(height, width, self.tile.lanes)
                 fits = b.and_(
                     b.icmp_signed("<=", minimum(b, places.rows, self.tile.rows), number(height)),
@@ -291,7 +329,7 @@ class _Product:
         )
         pointers = row_pointers(b, left, slot(b, args, Slot.left_row), tile.rows, minus(b, rows, 1))
         mask = None
-        if masked_reads(tile.lanes * self.size):
+        if self.tile.rows == 1 or masked_reads(tile.lanes * self.size):
             mask = first_lanes(b, minus(b, columns, tile.columns - tile.lanes), tile.lanes)
         held = [
             at(b, scratch, (r * self.tile.vectors + v) * tile.lanes * self.size)
@@ -326,7 +364,7 @@ class _Product:
 
     def _finish(self) -> Any:
         """Emit what becomes of sums in memory: the epilogue after the last part of k, before that they are kept."""
-        x = _Function(self.module, "finish", [*[POINTER] * 5, I64, I64, POINTER])
+        x = Function(self.module, "finish", [*[POINTER] * 5, I64, I64, POINTER])
         b = x.builder
         args, partial, out, addend, bias, rows, columns, scratch = x.arguments
         last, values = self._flag(b, args, Slot.last), self._numbers(b, args)
@@ -338,12 +376,16 @@ class _Product:
                 with end:
                     known = {**values, "sum": Value(total, True)}
                     if self.epilogue.addend:
-                        line = at(b, addend, times(b, r, slot(b, args, Slot.addend_row)), times(b, offset, self.out_size))
+                        line = at(
+                            b, addend, times(b, r, slot(b, args, Slot.addend_row)), times(b, offset, self.out_size)
+                        )
                         known["addend"] = Value(read_first(b, line, self._result_type(), left), True)
                     if self.epilogue.bias == "row":
                         known["bias"] = Value(read(b, at(b, bias, times(b, r, self.size)), self.total.element), False)
                     elif self.epilogue.bias:
-                        known["bias"] = Value(read_first(b, at(b, bias, times(b, offset, self.size)), self.total, left), True)
+                        known["bias"] = Value(
+                            read_first(b, at(b, bias, times(b, offset, self.size)), self.total, left), True
+                        )
                     done = x.value(self.epilogue.formula(self.how.total), known, self.tile.lanes)
                     line = at(b, out, times(b, r, slot(b, args, Slot.out_row)), times(b, offset, self.out_size))
                     write_first(b, done, line, left)
@@ -360,7 +402,9 @@ class _Product:
         def down(b: Any, r: Any, _: Any) -> None:
             def across(b: Any, v: Any, _: Any) -> None:
                 place = plus(b, times(b, r, self.tile.vectors), v)
-                turn(b, r, v, times(b, v, self.tile.lanes), at(b, scratch, times(b, place, self.tile.lanes * self.size)))
+                turn(
+                    b, r, v, times(b, v, self.tile.lanes), at(b, scratch, times(b, place, self.tile.lanes * self.size))
+                )
 
             loop(b, 0, self.tile.vectors, across)
 
@@ -368,8 +412,12 @@ class _Product:
 
     # ---- parts of them
 
-    def _multiply(self, b: Any, args: Any, tile: Tile, pointers: list[Any], right: Right, start: list[Any]) -> list[Any]:
+    def _multiply(
+        self, b: Any, args: Any, tile: Tile, pointers: list[Any], right: Right, start: list[Any]
+    ) -> list[Any]:
         left = Left(pointers, slot(b, args, Slot.left_k))
+        if self.tile.rows == 1:
+            right = right._replace(ahead=ROWS_AHEAD)
         return multiply_add(b, self.how, tile, left, right, slot(b, args, Slot.k), start)
 
     def _flag(self, b: Any, args: Any, which: Slot) -> Any:
@@ -383,7 +431,7 @@ class _Product:
         return vector_of(element_type(self.epilogue.dtype), self.tile.lanes)
 
 
-class _Function:
+class Function:
     """A function that evaluates scalar expressions of vectors."""
 
     def __init__(self, module: Any, name: str, arguments: list[Any]) -> None:

@@ -211,7 +211,11 @@ class Emitter(Expressions):
             start = self.range(start, last, chunk, whole)
 
         def rest(i: Any) -> None:
-            self.iteration(loop, i, copies[0], self.builder.sub(stop, i) if loop.lanes > 1 else None)
+            left = self.builder.sub(stop, i)
+            if loop.unroll > 1:  # several vectors may be left
+                all_lanes = ir.Constant(I64, loop.lanes)
+                left = self.builder.select(self.builder.icmp_signed("<", left, all_lanes), left, all_lanes)
+            self.iteration(loop, i, copies[0], left if loop.lanes > 1 else None)
 
         self.range(start, stop, step, rest)
         self.finish_folds(loop, copies)

@@ -6,32 +6,53 @@ along k (:class:`wengert.codegen.microkernel.Arithmetic`). The range of the kern
 """
 
 from enum import IntEnum, auto
-from typing import Any
+from typing import Any, Final
 
 from llvmlite import ir
 
-from wengert.codegen.build import at, below, choose, divide_up, kernel, loop, minimum, minus, number, plus, read, slot, times, write
+from wengert.codegen.build import (
+    at,
+    below,
+    choose,
+    divide_up,
+    kernel,
+    loop,
+    minimum,
+    minus,
+    number,
+    plus,
+    prefetch,
+    read,
+    slot,
+    times,
+    write,
+)
 from wengert.codegen.lanes import I32, POINTER, element_type, vector_of
 from wengert.codegen.microkernel import Arithmetic, widen
 from wengert.loops.scalar import size_of
 
-__all__ = ["PanelSlot", "emit_panels"]
+LINE: Final = 64  # bytes of a cache line
+STEPS_AHEAD: Final = 8  # rows of B that are asked for before they are copied
+
+__all__ = ["PanelSlot", "emit_panels", "transpose"]
 
 
 class PanelSlot(IntEnum):
     """What the argument array of a packing holds, in order; strides are in bytes.
 
-    ``table`` is the address of the batches: per batch the address of the matrix and that of its first panel. ``across`` is the
-    stride from row to row of A (column to column of B), ``along`` that from k to k + 1. ``count`` is how many there are.
+    ``across`` is the stride from row to row of A (column to column of B), ``along`` that from k to k + 1. ``count`` is how many
+    there are. ``table`` is the address of the batches: per batch the address of the matrix and that of its first panel. If there
+    is one batch it may be 0: the last slots are that batch.
     """
 
-    table = 0
-    across = auto()
+    across = 0
     along = auto()
     panel = auto()
     count = auto()
     k = auto()
     panels = auto()
+    table = auto()
+    batch = auto()
 
 
 def emit_panels(dtype: str, how: Arithmetic, width: int, lanes: int, name: str = "panels") -> str:
@@ -53,11 +74,12 @@ class _Panels:
         """Emit the loop over panels."""
         b, args = self.b, self.args
         panels, k, count = (slot(b, args, s) for s in (PanelSlot.panels, PanelSlot.k, PanelSlot.count))
-        steps = divide_up(b, k, self.how.group)
+        steps, table = divide_up(b, k, self.how.group), slot(b, args, PanelSlot.table)
 
         def panel(b: Any, index: Any, _: Any) -> None:
             batch, place = b.udiv(index, panels), b.urem(index, panels)
-            entry = at(b, slot(b, args, PanelSlot.table, POINTER), times(b, batch, 16))
+            entry = at(b, b.inttoptr(table, POINTER), times(b, batch, 16))
+            entry = b.select(b.icmp_signed("==", table, number(0)), at(b, args, 8 * PanelSlot.batch), entry)
             first = times(b, place, self.width)
             source = at(b, slot(b, entry, 0, POINTER), times(b, first, self.across))
             target = at(b, slot(b, entry, 1, POINTER), times(b, place, slot(b, args, PanelSlot.panel)))
@@ -94,10 +116,14 @@ class _Panels:
     def _row(self, b: Any, source: Any, target: Any, i: Any) -> None:
         line = at(b, source, times(b, times(b, i, self.how.group), self.along))
         out = at(b, target, times(b, i, self.width * self.how.size))
+        for offset in range(0, self.width * self.size, LINE):
+            prefetch(b, at(b, line, times(b, self.along, STEPS_AHEAD), offset))
         lanes = min(self.lanes, self.width)
         kind = vector_of(element_type(self.dtype), lanes)
         for start in range(0, self.width, lanes):
-            values = [read(b, at(b, line, times(b, g, self.along), start * self.size), kind) for g in range(self.how.group)]
+            values = [
+                read(b, at(b, line, times(b, g, self.along), start * self.size), kind) for g in range(self.how.group)
+            ]
             write(b, self._unit(b, values, lanes), at(b, out, start * self.how.size))
 
     def _unit(self, b: Any, values: list[Any], lanes: int) -> Any:
@@ -120,8 +146,15 @@ class _Panels:
         group = min(self.lanes, self.width)
         out = at(b, target, times(b, i, self.width * self.how.size))
         for start in range(0, self.width, group):
+            for j in range(
+                group
+            ):  # of the next panel: rows are too short for the processor to see that they are walked
+                place = at(
+                    b, source, times(b, self.width + start + j, self.across), times(b, i, self.how.group * self.size)
+                )
+                prefetch(b, place)
             rows = [self._run(b, at(b, source, times(b, start + j, self.across)), i) for j in range(group)]
-            for place, value in enumerate(_transpose(b, rows)):
+            for place, value in enumerate(transpose(b, rows)):
                 step, within = divmod(place * self.lanes, group)
                 write(b, value, at(b, out, (step * self.width + start + within) * self.how.size))
 
@@ -153,12 +186,12 @@ class _Panels:
         loop(b, 0, self.width, turn)
 
 
-def _transpose(b: Any, rows: list[Any]) -> list[Any]:
+def transpose(b: Any, rows: list[Any]) -> list[Any]:
     """Return vectors that hold, step by step, the elements of all rows: rows[0][0], rows[1][0], …, rows[0][1], …"""
     if len(rows) == 1:
         return rows
     found = []
-    for x, y in zip(_transpose(b, rows[0::2]), _transpose(b, rows[1::2]), strict=True):
+    for x, y in zip(transpose(b, rows[0::2]), transpose(b, rows[1::2]), strict=True):
         lanes = x.type.count
         for half in (0, lanes // 2):
             order = [half + place // 2 + (lanes if place % 2 else 0) for place in range(lanes)]

@@ -18,10 +18,10 @@ __all__ = ["parking"]
 _FUTEX: Final = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "powerpc64le": 221, "s390x": 238}
 
 _RELAX: Final = {
-    "x86": "declare void @llvm.x86.sse2.pause()\ndefine internal void @relax() {\n  call void @llvm.x86.sse2.pause()\n  ret void\n}",
-    "arm": "declare void @llvm.aarch64.hint(i32)\ndefine internal void @relax() {\n  call void @llvm.aarch64.hint(i32 1)\n  ret void\n}",
-    "": "define internal void @relax() {\n  ret void\n}",
-}  # fmt: skip
+    "x86": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
+    "arm": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
+    "other": ("", ""),
+}
 
 _GIVE_WAY: Final = """
 declare i32 @sched_yield()
@@ -161,7 +161,8 @@ def parking(triple: str) -> str:
         True
     """
     machine, _, system = triple.partition("-")
-    relax = _RELAX["x86" if machine == "x86_64" else "arm" if machine in ("aarch64", "arm64") else ""]
+    declaration, step = _RELAX["x86" if machine == "x86_64" else "arm" if machine in ("aarch64", "arm64") else "other"]
+    relax = f"{declaration}\n\ndefine internal void @relax() {{\n  {step}\n  ret void\n}}\n"
     if "windows" in system:
         return relax + _WINDOWS
     if "apple" in system:

@@ -196,7 +196,9 @@ class Code:
 
     def shuffle(self, a: Word, b: Word, lanes: Sequence[int]) -> Word:
         """Return the lanes of two vectors, counted through, in the order given."""
-        return Word(self, self.builder.shuffle_vector(a.llvm, b.llvm, ir.Constant(vector_of(I32, len(lanes)), list(lanes))))
+        return Word(
+            self, self.builder.shuffle_vector(a.llvm, b.llvm, ir.Constant(vector_of(I32, len(lanes)), list(lanes)))
+        )
 
     # ---- memory
 
@@ -223,7 +225,9 @@ class Code:
     def load(self, base: Word, place: Operand, kind: Any, lanes: int = 1) -> Word:
         """Return an element of an array of ``kind``, or ``lanes`` of them from there on as a vector."""
         address = self.at(base, place, kind).llvm
-        return Word(self, self.builder.load(address, align=_align(kind), typ=kind if lanes == 1 else vector_of(kind, lanes)))
+        return Word(
+            self, self.builder.load(address, align=_align(kind), typ=kind if lanes == 1 else vector_of(kind, lanes))
+        )
 
     def store(self, value: Word, base: Word, place: Operand) -> None:
         """Write an element (or several, of a vector) of an array of the value's type."""

@@ -1,19 +1,19 @@
 """Kernels of running sums, products, extremes and log-sum-exps.
 
-The result of element k depends on all elements before it, so lanes are put across: neighbouring columns, or rows that
-run side by side, each scanned in its order. A running sum along rows is also computed within vectors, and a long row
+The result of element k depends on all elements before it, so vectors lie across: neighbouring columns, each scanned in
+its order. A row is scanned in its order too, but for a running sum, which is computed within vectors, and in a long row
 block by block: each block from zero, then from the sum of what is before. The order of additions depends on neither
 the number of threads nor the width of vectors.
 
 Sums and products of float32 are accumulated in float64, and rounded where they are written.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 from llvmlite import ir
 
-from wengert.codegen.lanes import BYTE, I64, POINTER, element_type, vector_of
+from wengert.codegen.lanes import I64, POINTER, element_type, vector_of
 from wengert.codegen.program import Code, Program, Word
 from wengert.codegen.target import host
 from wengert.loops.scalar import DTYPES, is_float
@@ -132,108 +132,80 @@ def _zero(code: Code, kind: Any) -> Word:
     return code.constant(0 if isinstance(_element(kind), ir.IntType) else -0.0, kind)
 
 
-# ---- lanes across
+# ---- one line after the other, or neighbouring columns as lanes
 
 
-class Lines:
-    """Lines of elements that are scanned side by side, as lanes."""
-
-    def __init__(self, code: Code, operation: str, numbers: Arithmetic, lanes: int, *, neighbours: bool) -> None:
-        self.code, self.operation, self.numbers, self.lanes = code, operation, numbers, lanes
-        self.neighbours = neighbours
-        self.read = element_type(numbers.source)
-
-    def scan(self, source: Word, target: Word, places: Word | None, length: Word, across: Word, along: Word) -> None:
-        """Scan lines of ``length`` elements; steps from a line to the next, and along a line, count elements."""
-        code = self.code
-        first = self._load(source, across)
-        state = [code.cell(word) for word in _start(self.operation, code, first, self.lanes)]
-        with code.loop(0, length) as i:
-            here = i * along
-            x = self._load(code.at(source, here, self.read), across)
-            place = i if self.lanes == 1 else code.spread(i, self.lanes)
-            new = _STEPS[self.operation](self.numbers, [cell.get() for cell in state], x, place)
-            for cell, word in zip(state, new, strict=True):
-                cell.set(word)
-            value = _log_of_sum(new) if self.operation == "logcumsumexp" else new[0]
-            self._store(self.numbers.narrow(value), target, here, across)
-            if places is not None:
-                self._store(new[1], places, here, across)
-
-    def _load(self, base: Word, across: Word) -> Word:
-        code = self.code
-        if self.lanes == 1 or self.neighbours:
-            return self.numbers.widen(code.load(base, 0, self.read, self.lanes))
-        found = ir.Constant(vector_of(self.read, self.lanes), ir.Undefined)
-        for lane in range(self.lanes):
-            one = code.load(base, across * lane, self.read).llvm
-            found = code.builder.insert_element(found, one, ir.Constant(I64, lane))
-        return self.numbers.widen(Word(code, found))
-
-    def _store(self, value: Word, base: Word, here: Word, across: Word) -> None:
-        if self.lanes == 1 or self.neighbours:
-            self.code.store(value, base, here)
-            return
-        for lane in range(self.lanes):
-            self.code.store(self.code.lane(value, lane), base, here + across * lane)
-
-
-def _width(operation: str, numbers: Arithmetic) -> int:
-    if operation == "logcumsumexp":
-        return 1
-    return max(host().vector_bytes * 8 // DTYPES[numbers.source], 1) if DTYPES[numbers.source] >= 32 else 4
+def _scan(
+    operation: str, numbers: Arithmetic, lanes: int, source: Word, target: Word, places: Word, length: Word, step: Word
+) -> None:
+    """Scan lines of ``length`` elements that are ``step`` elements apart; as many as there are lanes lie side by side."""
+    code, kind = source.code, element_type(numbers.source)
+    first = numbers.widen(code.load(source, 0, kind, lanes))
+    state = [code.cell(word) for word in _start(operation, code, first, lanes)]
+    with code.loop(0, length) as i:
+        here = i * step
+        x = numbers.widen(code.load(source, here, kind, lanes))
+        place = i if lanes == 1 else code.spread(i, lanes)
+        new = _STEPS[operation](numbers, [cell.get() for cell in state], x, place)
+        for cell, word in zip(state, new, strict=True):
+            cell.set(word)
+        value = _log_of_sum(new) if operation == "logcumsumexp" else new[0]
+        code.store(numbers.narrow(value), target, here)
+        if operation in EXTREMES:
+            code.store(new[1], places, here)
 
 
 def scan_columns(operation: str, source: str, target: str) -> str:
     """Return LLVM IR of ``scan_columns``: scans along the middle of (outer, length, inner), over outer × parts of inner.
 
-    Slots: elements, results, places (i64; for extremes), length, inner, columns of a part, parts. All contiguous.
+    Slots: elements, results, places (i64; for extremes), length, inner, columns of a part, parts. All contiguous; length
+    is not 0.
     """
-    program = Program("scan_columns")
+    code = Program("scan_columns").kernel("scan_columns")
     numbers = Arithmetic(operation, source, target)
-    code = program.kernel("scan_columns")
     elements, results, places = (code.slot(n, POINTER) for n in range(3))
     length, inner, share, parts = (code.slot(n) for n in range(3, 7))
     with code.loop(code.arguments[1], code.arguments[2]) as task:
-        outer, part = task // parts, task - task // parts * parts
-        base, stop = outer * length * inner, code.smaller((part + 1) * share, inner)
-        for lanes, start, end in _lanes_and_rest(code, part * share, stop, _width(operation, numbers)):
-            lines = Lines(code, operation, numbers, lanes, neighbours=True)
-            with code.loop(start, end, lanes) as column:
+        outer = task // parts
+        base, start = outer * length * inner, (task - outer * parts) * share
+        stop = code.smaller(start + share, inner)
+        for lanes, first, last in _lanes_and_rest(start, stop, _width(operation, source)):
+            with code.loop(first, last, lanes) as column:
                 at = base + column
-                lines.scan(
-                    code.at(elements, at, lines.read), code.at(results, at, element_type(target)),
-                    code.at(places, at, I64) if operation in EXTREMES else None, length, code.i64(1), inner,
-                )  # fmt: skip
+                x, out = _places(code, numbers, elements, results, at)
+                _scan(operation, numbers, lanes, x, out, code.at(places, at, I64), length, inner)
     code.give()
-    return str(program)
+    return str(code.builder.module)
 
 
 def scan_rows(operation: str, source: str, target: str) -> str:
-    """Return LLVM IR of ``scan_rows``: scans rows, over rows. Slots: elements, results, places, length. All contiguous."""
-    program = Program("scan_rows")
+    """Return LLVM IR of ``scan_rows``: scans rows, over rows.
+
+    Slots: elements, results, places (i64; for extremes), length, which is not 0. All contiguous.
+    """
+    code = Program("scan_rows").kernel("scan_rows")
     numbers = Arithmetic(operation, source, target)
-    code = program.kernel("scan_rows")
     elements, results, places = (code.slot(n, POINTER) for n in range(3))
     length = code.slot(3)
-    for lanes, start, end in _lanes_and_rest(code, *code.arguments[1:], _width(operation, numbers)):
-        lines = Lines(code, operation, numbers, lanes, neighbours=False)
-        with code.loop(start, end, lanes) as row:
-            at = row * length
-            lines.scan(
-                code.at(elements, at, lines.read), code.at(results, at, element_type(target)),
-                code.at(places, at, I64) if operation in EXTREMES else None, length, length, code.i64(1),
-            )  # fmt: skip
+    with code.loop(code.arguments[1], code.arguments[2]) as row:
+        at = row * length
+        x, out = _places(code, numbers, elements, results, at)
+        _scan(operation, numbers, 1, x, out, code.at(places, at, I64), length, code.i64(1))
     code.give()
-    return str(program)
+    return str(code.builder.module)
 
 
-def _lanes_and_rest(code: Code, start: Word, stop: Word, lanes: int) -> Iterator[tuple[int, Word, Word]]:
-    """Yield (lanes, start, end) of the part of a range that fills vectors, and of the rest one by one."""
-    middle = start if lanes == 1 else start + (stop - start) // lanes * lanes
-    if lanes > 1:
-        yield lanes, start, middle
-    yield 1, middle, stop
+def _width(operation: str, source: str) -> int:
+    """Return how many columns are scanned as lanes; exponentials are computed one by one."""
+    return 1 if operation == "logcumsumexp" else max(host().vector_bytes * 8 // max(DTYPES[source], 32), 2)
+
+
+def _lanes_and_rest(start: Word, stop: Word, lanes: int) -> list[tuple[int, Word, Word]]:
+    """Return (lanes, start, end) of the part of a range that fills vectors, and of the rest one by one."""
+    if lanes == 1:
+        return [(1, start, stop)]
+    middle = start + (stop - start) // lanes * lanes
+    return [(lanes, start, middle), (1, middle, stop)]
 
 
 # ---- running sums along rows
@@ -336,7 +308,14 @@ def _prefixes(code: Code, numbers: Arithmetic, source: Word, start: Word) -> lis
 
 
 def _one_by_one(
-    code: Code, numbers: Arithmetic, source: Word, target: Word | None, start: Word, stop: Word, local: Word, before: Word
+    code: Code,
+    numbers: Arithmetic,
+    source: Word,
+    target: Word | None,
+    start: Word,
+    stop: Word,
+    local: Word,
+    before: Word,
 ) -> Word:
     """Add up elements in their order, from the sum ``local``; return the last result, of which ``before`` is a part."""
     running = code.cell(local)

@@ -1,9 +1,10 @@
 """Kernels over sorted rows: the runs of equals in one, and the places of values in many."""
 
-from wengert.codegen.lanes import BYTE, I64, POINTER
+from typing import Final
+
+from wengert.codegen.lanes import I64, POINTER
 from wengert.codegen.program import Code, Program, Word
 from wengert.codegen.sorting import Records
-from wengert.loops.scalar import DTYPES
 
 __all__ = ["runs", "search"]
 
@@ -34,33 +35,48 @@ def runs(dtype: str) -> str:
     return str(program)
 
 
-def search(dtype: str, right: bool) -> str:
-    """Return LLVM IR of ``search``: how many elements of a sorted row come before a value, over values.
+_TOGETHER: Final = 8  # values that are searched in step, so that their reads of memory overlap
 
-    Slots: sorted rows (contiguous), size of a row, values (contiguous), how many values belong to a row, places out (i64).
-    With ``right`` elements equal to the value count too.
+
+def search(dtype: str, right: bool) -> str:
+    """Return LLVM IR of ``search``: how many elements of a sorted row come before a value, over rows × parts of values.
+
+    Slots: sorted rows (contiguous), size of a row (not 0), values (contiguous), how many values belong to a row, places out
+    (i64), values of a part, parts. With ``right`` elements equal to the value count too.
     """
     program = Program("search")
     records = Records(program, dtype, descending=False)
     code = program.kernel("search")
     rows, values, places = (code.slot(n, POINTER) for n in (0, 2, 4))
-    size, share = code.slot(1), code.slot(3)
-    with code.loop(code.arguments[1], code.arguments[2]) as i:
-        row = code.at(rows, i // share * size * (DTYPES[dtype] // 8 or 1), BYTE)
-        key = records.key(code.load(values, i, records.element))
-        code.store(_bisected(code, records, row, size, key, right), places, i)
+    size, count, share, parts = (code.slot(n) for n in (1, 3, 5, 6))
+    with code.loop(code.arguments[1], code.arguments[2]) as task:
+        number = task // parts
+        start = (task - number * parts) * share
+        stop = code.smaller(start + share, count)
+        middle = start + (stop - start) // _TOGETHER * _TOGETHER
+        row, base = code.at(rows, number * size, records.element), number * count
+        for together, first, last in ((_TOGETHER, start, middle), (1, middle, stop)):
+            with code.loop(first, last, together) as i:
+                keys = [records.key(code.load(values, base + i + n, records.element)) for n in range(together)]
+                for n, before in enumerate(_bisected(code, records, row, size, keys, right)):
+                    code.store(before, places, base + i + n)
     code.give()
     return str(program)
 
 
-def _bisected(code: Code, records: Records, row: Word, size: Word, key: Word, right: bool) -> Word:
-    """Return how many keys of a sorted row are below a key; without a branch that depends on what is found."""
-    before, left = code.cell(code.i64(0)), code.cell(size)
+def _bisected(code: Code, records: Records, row: Word, size: Word, keys: list[Word], right: bool) -> list[Word]:
+    """Return for each key how many keys of a sorted row are below it, by halving; no branch depends on what is found."""
+    found, left = [code.cell(code.i64(0)) for _ in keys], code.cell(size)
+
+    def passed(key: Word, place: Word) -> Word:
+        probe = records.key(code.load(row, place, records.element))
+        return ~key.below(probe) if right else probe.below(key)
+
     with code.repeat() as escape:
-        escape.when(left.get().eq(0))
-        half = (left.get() + 1) >> 1
-        probe = records.key(code.load(row, before.get() + half - 1, records.element))
-        passed = ~key.below(probe) if right else probe.below(key)
-        before.set(code.select(passed, before.get() + half, before.get()))
-        left.set(code.select(passed, left.get() - half, half - 1))
-    return before.get()
+        escape.when(left.get().le(1))
+        half = left.get() >> 1
+        for key, before in zip(keys, found, strict=True):
+            step = code.select(passed(key, before.get() + half - 1), half, 0)
+            before.set(before.get() + step)
+        left.set(left.get() - half)
+    return [before.get() + passed(key, before.get()).to(I64) for key, before in zip(keys, found, strict=True)]

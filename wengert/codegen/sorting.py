@@ -1,4 +1,4 @@
-"""Kernels that sort rows, and choose the smallest k of rows.
+"""Kernels that sort rows.
 
 An element becomes a *record*: an unsigned key that orders as the element does, with the element's place below it::
 
@@ -21,15 +21,15 @@ from wengert.codegen.program import Cell, Code, Program, Word
 from wengert.codegen.target import host
 from wengert.loops.scalar import DTYPES
 
-__all__ = ["BUCKETS", "Records", "choose_rows", "record_bytes", "sort_long", "sort_rows"]
+__all__ = ["BUCKETS", "LEADING", "Records", "record_bytes", "rows_of_tasks", "sort_long", "sort_rows"]
 
-BUCKETS: Final = 1 << 11  # that a long row is parted into
+LEADING: Final = 11  # bits of a key by which a long row is parted
+BUCKETS: Final = 1 << LEADING
 _DIGIT: Final = 8  # bits of a digit
 _WIDE: Final = 11  # bits of a digit of middling rows, those of these lengths:
 _WIDE_FROM: Final = 4096
 _WIDE_TO: Final = 32768
-_SHORT: Final = {8: 96, 16: 64}  # the longest rows sorted by counting, by the size of a record
-_UNROLL: Final = 4  # vectors of elements that are compared with the k-th before a branch
+_SHORT: Final = {8: 128, 16: 64}  # the longest rows sorted by counting, by the size of a record
 _INFINITY: Final = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F800000, "f64": 0x7FF0000000000000}
 
 
@@ -164,7 +164,8 @@ class Records:
         mask, table = (code.i64(1) << width) - 1, code.room(I64, 1 << _WIDE)
         shift = code.cell(self._zeros_below(differ))
         with code.repeat() as escape:
-            escape.when((differ >> shift.get()).eq(0) | code.i64(63).lt(shift.get()))
+            escape.when(code.i64(63).lt(shift.get()))
+            escape.when((differ >> shift.get()).eq(0))
             code.clear(table, (mask + 1) * 8)
             with code.loop(0, count) as i:
                 digit = (self.key_of(code.load(current.get(), i, self.kind)) >> shift.get()) & mask
@@ -209,11 +210,13 @@ def _running_total(table: Word, count: Word) -> None:
 
 
 @contextmanager
-def _rows_of_tasks(code: Code, rows: Word, tasks: Word) -> Iterator[tuple[Word, Word]]:
+def rows_of_tasks(code: Code, rows: Word, tasks: Word) -> Iterator[tuple[Word, Word]]:
     """Run the block for every row of the tasks of this call, with (task, row); a task is a share of the rows."""
-    with code.loop(code.arguments[1], code.arguments[2]) as task:
-        with code.loop(task * rows // tasks, (task + 1) * rows // tasks) as row:
-            yield task, row
+    with (
+        code.loop(code.arguments[1], code.arguments[2]) as task,
+        code.loop(task * rows // tasks, (task + 1) * rows // tasks) as row,
+    ):
+        yield task, row
 
 
 def sort_rows(dtype: str, descending: bool, values: bool) -> str:
@@ -228,7 +231,7 @@ def sort_rows(dtype: str, descending: bool, values: bool) -> str:
     elements, stride = code.slot(0, POINTER), code.slot(1)
     places, out, scratch = (code.slot(n, POINTER) for n in (2, 3, 4))
     rows, size, tasks = (code.slot(n) for n in (5, 6, 7))
-    with _rows_of_tasks(code, rows, tasks) as (task, row):
+    with rows_of_tasks(code, rows, tasks) as (task, row):
         source, target = code.at(elements, row * stride, BYTE), code.at(places, row * size, I64)
         a = code.at(scratch, task * size * 2, records.kind)
         b = code.at(a, size, records.kind)
@@ -320,75 +323,3 @@ def _finish_buckets(code: Code, records: Records, values: bool) -> None:
             target = code.at(out, begin, records.element) if values else None
             records.unpack(found, count, elements, code.at(places, begin, I64), target)
     code.give()
-
-
-def choose_rows(dtype: str, descending: bool) -> str:
-    """Return LLVM IR of ``choose_rows``: the first k elements of each row in sorted order, over tasks.
-
-    Slots: elements, bytes from a row to the next, places out (i64, rows of k), values out (rows of k), scratch (2 ``room``
-    records per task), rows, size of a row, tasks, k, room: how many candidates to keep, more than k.
-
-    Elements that come before the k-th of those kept so far become candidates; when the room is full they are sorted, and
-    the first k kept.
-    """
-    program = Program("choose_rows")
-    records = Records(program, dtype, descending)
-    consider = _define_consider(program, records)
-    code = program.kernel("choose_rows")
-    elements, stride = code.slot(0, POINTER), code.slot(1)
-    places, out, scratch = (code.slot(n, POINTER) for n in (2, 3, 4))
-    rows, size, tasks, k, room = (code.slot(n) for n in (5, 6, 7, 8, 9))
-    with _rows_of_tasks(code, rows, tasks) as (task, row):
-        source = code.at(elements, row * stride, BYTE)
-        a = code.at(scratch, task * room * 2, records.kind)
-        b = code.at(a, room, records.kind)
-        first = code.smaller(size, room)
-        records.fill(a, source, code.i64(0), first)
-        _keep(records, a, b, first, k)
-        count = code.call(consider, source, first, size, a, b, k, room)
-        _keep(records, a, b, count, k)
-        target = code.at(out, row * k, records.element)
-        records.unpack(a, k, source, code.at(places, row * k, I64), target)
-    code.give()
-    return str(program)
-
-
-def _keep(records: Records, candidates: Word, spare: Word, count: Word, k: Word) -> None:
-    """Sort candidates and leave the first k where they were."""
-    code = candidates.code
-    found = records.sort(candidates, spare, count)
-    with code.loop(0, k) as i:
-        code.store(code.load(found, i, records.kind), candidates, i)
-
-
-def _define_consider(program: Program, records: Records) -> Any:
-    """Define the walk over a row's elements from start on, with k sorted candidates; it returns how many there are then."""
-    code = program.function("consider", (POINTER, I64, I64, POINTER, POINTER, I64, I64), I64)
-    source, start, stop, candidates, spare, k, room = code.arguments
-    lanes = max(host().vector_bytes * 8 // records.bits, 2)
-    count, limit = code.cell(k), code.cell(code.load(candidates, k - 1, records.kind))
-
-    def one(place: Word) -> None:
-        record = records.make(code.load(source, place, records.element), place)
-        with code.when(record.below(limit.get())):
-            code.store(record, candidates, count.get())
-            count.set(count.get() + 1)
-            with code.when(count.get().eq(room)):
-                _keep(records, candidates, spare, room, k)
-                count.set(k)
-                limit.set(code.load(candidates, k - 1, records.kind))
-
-    step = _UNROLL * lanes
-    vectors = start + (stop - start) // step * step
-    with code.loop(start, vectors, step) as i:
-        bound = code.spread(records.key_of(limit.get()).to(records.element), lanes)
-        better = code.constant(0, vector_of(ir.IntType(1), lanes))
-        for number in range(_UNROLL):
-            keys = records.key(code.load(source, i + number * lanes, records.element, lanes))
-            better = better | keys.below(bound)
-        with code.when(code.any_of(better)), code.loop(i, i + step) as place:
-            one(place)
-    with code.loop(vectors, stop) as place:
-        one(place)
-    code.give(count.get())
-    return code.function

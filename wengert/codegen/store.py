@@ -85,6 +85,10 @@ def _unpack(data: bytes) -> _Kernel:
     return _Kernel(uses, environment, key, code)
 
 
+def _name(environment: bytes, key: bytes) -> str:
+    return f"{blake2b(environment + key, digest_size=32).hexdigest()}.kernel"
+
+
 def _distrust(status: os.stat_result) -> str:
     """Return why what is found must not be run, or ""."""
     if not hasattr(os, "geteuid"):  # Windows, where the directory is the user's own
@@ -186,18 +190,20 @@ class Store:
     def files(self) -> Iterator[File]:
         """Yield every kernel in the directory, and what is wrong with it."""
         for path in self._ours(".kernel"):
-            try:
-                status, kernel = path.stat(), _unpack(self._read(path))
-            except ValueError as error:
-                yield File(path, status.st_size, status.st_mtime, 0, b"", str(error))
-            except FileNotFoundError:
-                continue  # another process has just removed it
-            except OSError as error:
-                yield File(path, 0, 0.0, 0, b"", error.strerror or str(error))
-            else:
-                right = path == self._path(kernel.environment, kernel.key)
-                fault = "" if right else "under another kernel's name"
-                yield File(path, status.st_size, status.st_mtime, kernel.uses, kernel.environment, fault)
+            with suppress(FileNotFoundError):  # another process has just removed it
+                yield self._file(path)
+
+    def _file(self, path: Path) -> File:
+        status = path.stat()
+        try:
+            kernel = _unpack(self._read(path))
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError) as error:
+            return File(path, status.st_size, status.st_mtime, 0, b"", str(error))
+        right = path.name == _name(kernel.environment, kernel.key)
+        fault = "" if right else "under another kernel's name"
+        return File(path, status.st_size, status.st_mtime, kernel.uses, kernel.environment, fault)
 
     def clear(self) -> int:
         """Remove the files that this module wrote, and nothing else; return how many there were.
@@ -237,7 +243,7 @@ class Store:
         """Return where a kernel's file is, or None if the directory is not to be used."""
         if self.directory is None or self.trouble():
             return None
-        return self.directory / f"{blake2b(environment + key, digest_size=32).hexdigest()}.kernel"
+        return self.directory / _name(environment, key)
 
     def _ours(self, suffix: str) -> list[Path]:
         """Return the files in the directory that were written here, by their names."""

@@ -26,6 +26,9 @@ either the worker sees the ticket, or the leader sees the sleeper; and if the ep
 it does not sleep. The leader that waits for the last chunks does the same with the count of finished ones: it announces
 that it waits, looks at the count, and sleeps while it is unchanged; a worker counts, then looks whether somebody waits.
 
+**Busy machines.** A spinning worker offers its processor to others now and then: one that was just woken may sit on the
+leader's. The leader never does, or it would lose a whole time slice to a stranger.
+
 **Slices.** The leader stops claiming when ``slice`` nanoseconds have passed, takes the unclaimed range out of the ticket,
 waits for what is claimed, and returns the range; the caller goes on with :data:`RESUME`. Between slices Python handles
 signals.
@@ -37,8 +40,8 @@ from typing import Final
 from wengert.codegen.parking import parking
 
 __all__ = [
-    "ABANDONED", "INVALID", "LAUNCH", "LAYOUT", "LOST", "MOST_CHUNKS", "PARALLEL_FOR", "RESUME", "RUNNING", "SLOTS", "STOP", "STOPPED",
-    "WORKER", "worker_loop",
+    "ABANDONED", "INVALID", "LAUNCH", "LAYOUT", "LOST", "MOST_CHUNKS", "PARALLEL_FOR", "RESUME", "RUNNING", "SLOTS", "STOP",
+    "STOPPED", "WORKER", "worker_loop",
 ]  # fmt: skip
 
 # The functions of the module. Those that run a loop read it from 64-bit words and return the range that is left, 0 if none.
@@ -46,7 +49,7 @@ WORKER: Final = "wengert_worker"  # void (pool): help with every loop until the 
 STOP: Final = "wengert_stop"  # void (pool, state): set the state and wake everybody
 LAUNCH: Final = "wengert_launch"  # i64 (pool, {kernel, count, grain, args ...}): the arguments themselves follow
 PARALLEL_FOR: Final = "wengert_parallel_for"  # i64 (pool, {kernel, count, grain, address of args})
-RESUME: Final = "wengert_resume"  # i64 (pool, {kernel, count, grain, address of args, range}): run a range of the chunks
+RESUME: Final = "wengert_resume"  # i64 (pool, {kernel, count, grain, address of args, range}): a range of its chunks
 
 # Where the pool's fields lie, in 64-bit slots, eight to a cache line. A loop moves the first line between processors, and
 # no other unless somebody sleeps.
@@ -62,10 +65,10 @@ RUNNING, STOPPED, ABANDONED = 0, 1, 2  # states; abandoned: the workers are gone
 INVALID: Final = -1  # returned for a negative count, a grain below 1, or too many chunks ...
 LOST: Final = -2  # ... and where a fork took the workers away in the middle of a loop
 MOST_CHUNKS: Final = 2**32 - 1
-YIELD: Final = 15
+YIELD: Final = 15  # an idle worker lets others have its processor every 16th step, about every microsecond
 
 _CHUNKS: Final = """
-; One step of a spinning loop. Now and then it lets another thread have the processor: the one it waits for may need it.
+; One step of an idle worker. Now and then it lets another thread have the processor, which may be the leader.
 define internal void @linger(i64 %step) alwaysinline {
 entry:
   call void @relax()
@@ -459,6 +462,6 @@ def worker_loop(triple: str) -> str:
     """Return the module of parallel loops as LLVM IR for a target."""
     entries = {"LAUNCH_NAME": LAUNCH, "PARALLEL_FOR_NAME": PARALLEL_FOR, "RESUME_NAME": RESUME}
     names = {"WORKER_NAME": WORKER, "STOP_NAME": STOP, **entries}
-    numbers = {"RUNNING": RUNNING, "ABANDONED": ABANDONED, "INVALID": INVALID, "LOST": LOST, "MOST_CHUNKS": MOST_CHUNKS, "YIELD": YIELD}
+    numbers = {name: globals()[name] for name in ("RUNNING", "ABANDONED", "INVALID", "LOST", "MOST_CHUNKS", "YIELD")}
     text = Template(_CHUNKS + _WORKER + _LEADER + _LOOP).substitute(LAYOUT, **names, **numbers)
     return parking(triple) + text

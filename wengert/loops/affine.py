@@ -106,11 +106,12 @@ class Facts:
         elif x.op == "abs":
             a = self.linear(x.args[0])
             self.known += [atom, atom.minus(a), atom.plus(a)]
-        elif x.op == "and" and any(a.op == "const" and a.data >= 0 for a in x.args):
-            top = min(int(a.data) for a in x.args if a.op == "const" and a.data >= 0)
-            self.known += [atom, Linear(top).minus(atom)]
+        elif x.op == "and":
+            self._mask(x, atom)
         elif x.op == "cast" and (is_integer(x.args[0].dtype) or x.args[0].dtype == "bool"):
             self._range(x.args[0].dtype, atom)
+            if x.args[0].op == "and":
+                self._mask(x.args[0], atom)
 
     def _division(self, x: Scalar, atom: Linear) -> None:
         a, d = map(self.linear, x.args)
@@ -123,6 +124,12 @@ class Facts:
                 self.known += positive
             else:
                 self.choices.append([positive, [d.times(-1)]])
+
+    def _mask(self, x: Scalar, atom: Linear) -> None:
+        """Note that ``x & 7`` is from 0 to 7."""
+        for a in x.args:
+            if a.op == "const" and a.data >= 0:
+                self.known += [atom, Linear(int(a.data)).minus(atom)]
 
     def _range(self, dtype: str, atom: Linear) -> None:
         bits = DTYPES[dtype] if dtype != "bool" else 1

@@ -4,19 +4,20 @@ An innermost loop whose iterations cannot disturb each other is done at once, wi
 compared with its dimension, and every read of an output or a stage with what was written before.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from wengert.errors import KernelError
 from wengert.loops.accesses import expressions
-from wengert.loops.ir import MONOIDS, Fold, Kernel, Let, Loop, Stage, Statement, Store, Update
+from wengert.loops.ir import MONOIDS, Fold, Kernel, Let, Loop, Stage, Statement, Store, Update, walk
 from wengert.loops.numerics import OPERATIONS, convert, numpy_dtype, reinterpret
 from wengert.loops.scalar import Scalar, index, postorder, var
 from wengert.loops.text import line_of
 
-__all__ = ["evaluate", "infer_sizes"]
+__all__ = ["Machine", "evaluate", "infer_sizes", "iterations"]
 
 State = tuple[Any, ...]
 
@@ -26,12 +27,13 @@ def evaluate(
     arrays: Mapping[str, np.ndarray[Any, Any]],
     sizes: Mapping[str, int] | None = None,
     params: Mapping[str, Any] | None = None,
+    machine: "type[Machine] | None" = None,
 ) -> None:
     """Run a kernel on arrays; what it writes is written into them.
 
     Args:
         arrays: an array per buffer, of its dtype, with any strides. sizes: the sizes; by default those of the arrays' shapes.
-        params: a number per param.
+        params: a number per param. machine: what runs it, a subclass of :class:`Machine`.
 
     Raises:
         KernelError: if an array does not fit its buffer, an access is outside, or something is read before it is written.
@@ -55,9 +57,7 @@ def evaluate(
     ]
     if missing:
         raise KernelError(f"no value is given for {', '.join(missing)}")
-    machine = _Machine(kernel, dict(arrays), known, dict(params or {}))
-    with np.errstate(all="ignore"):
-        machine.block(kernel.body)
+    (machine or Machine)(kernel, dict(arrays), known, dict(params or {})).run()
 
 
 def infer_sizes(kernel: Kernel, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, int]:
@@ -72,23 +72,53 @@ def infer_sizes(kernel: Kernel, arrays: Mapping[str, np.ndarray[Any, Any]]) -> d
     return found
 
 
-class _Machine:
+def iterations(kernel: Kernel, sizes: Mapping[str, int], params: Mapping[str, Any] | None = None) -> int:
+    """Return how many iterations the parallel loops at the top of a kernel have together; 1 without any.
+
+    It is the range that the kernel's machine code is called over.
+    """
+    machine = Machine(kernel, {}, dict(sizes), dict(params or {}), outputs=False)
+    count, body = 1, kernel.body
+    while body and isinstance(body[-1], Loop) and body[-1].parallel:
+        loop = body[-1]
+        machine.compute(machine.plan(loop))
+        count *= len(range(int(machine.values[loop.start]), int(machine.values[loop.stop]), loop.step))
+        body = loop.body
+    return count
+
+
+class Machine:
     """The state of a run.
 
     Attributes:
-        values: what sizes, params, loop variables and named values are, by their nodes. states: the folds so far.
-        written: per output and stage, which elements have been written. known: what the current statement has computed.
+        values: the latest value of every expression, by its node. states: the folds so far. written: per output and stage,
+            which elements have been written. lanes: the variable of the loop that is done at once, as an array.
     """
 
-    def __init__(self, kernel: Kernel, arrays: dict[str, Any], sizes: dict[str, int], params: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        arrays: dict[str, Any],
+        sizes: dict[str, int],
+        params: dict[str, Any],
+        outputs: bool = True,
+    ) -> None:
         self.kernel, self.arrays, self.names = kernel, arrays, sizes | params
         self.values: dict[Scalar, Any] = {}
         self.states: dict[str, State] = {}
-        self.folds: dict[str, Fold] = {}
-        self.written = {b.name: np.zeros(arrays[b.name].shape, bool) for b in kernel.buffers if b.role == "out"}
+        self.written = {
+            b.name: np.zeros(arrays[b.name].shape, bool) for b in kernel.buffers if outputs and b.role == "out"
+        }
+        self.lanes: np.ndarray[Any, Any] | None = None
         self.here: Statement | None = None
-        self.plans: dict[int, tuple[Any, list[Scalar]]] = {}
-        self.combinations: dict[str, tuple[tuple[Scalar, ...], tuple[Scalar, ...], list[Scalar]]] = {}
+        self.plans: dict[int, tuple[Statement, Plan]] = {}
+        self.whole: dict[int, bool] = {}
+        self.folds = {f.name: _Combination(self, f) for s in walk(kernel.body) if isinstance(s, Loop) for f in s.folds}
+
+    def run(self) -> None:
+        """Run the kernel."""
+        with np.errstate(all="ignore"):
+            self.block(self.kernel.body)
 
     def fail(self, problem: str) -> None:
         raise KernelError(f"{problem}\n{line_of(self.kernel, self.here)}")
@@ -96,157 +126,137 @@ class _Machine:
     # ---- statements
 
     def block(self, body: tuple[Statement, ...]) -> None:
+        values = self.values
         for statement in body:
             self.here = statement
-            known = self.compute(statement)
+            self.compute(self.plan(statement))
             if isinstance(statement, Loop):
-                self.loop(statement, int(known[statement.start]), int(known[statement.stop]))
+                self.loop(statement, int(values[statement.start]), int(values[statement.stop]))
             elif isinstance(statement, Let):
-                self.values[var(statement.name, statement.value.dtype)] = known[statement.value]
+                values[var(statement.name, statement.value.dtype)] = values[statement.value]
             elif isinstance(statement, Store):
-                self.store(statement, known)
+                self.store(statement)
             elif isinstance(statement, Update):
-                self.update(statement.name, tuple(known[v] for v in statement.values))
+                self.update(statement.name, tuple(values[v] for v in statement.values))
             else:
-                self.stage(statement, int(known[statement.size]))
+                self.stage(statement, int(values[statement.size]))
 
     def loop(self, loop: Loop, start: int, stop: int) -> None:
         for fold in loop.folds:
-            self.folds[fold.name] = fold
-            self.states[fold.name] = tuple(_constant(x) for x in MONOIDS[fold.monoid].identity(fold.dtype))
+            self.states[fold.name] = self.folds[fold.name].identity
         variable = index(loop.variable)
         if self.at_once(loop):
-            steps = np.arange(start, stop, loop.step)
-            if steps.size:
-                self.values[variable] = steps
+            self.lanes = self.values[variable] = np.arange(start, stop, loop.step)
+            if self.lanes.size:
                 self.block(loop.body)
+            self.lanes = None
         else:
-            for i in range(start, stop, loop.step):
+            for i in self.order(loop, range(start, stop, loop.step)):
                 self.values[variable] = np.int64(i)
                 self.block(loop.body)
-        self.values.pop(variable, None)
         self.here = loop
         for fold in loop.folds:
-            self.values.update(zip(fold.results, self.states[fold.name], strict=True))
+            self.values.update(zip(self.folds[fold.name].results, self.states[fold.name], strict=True))
+
+    def order(self, loop: Loop, iterations: range) -> range:
+        """The order of a loop's iterations; a subclass may change it."""
+        return iterations
 
     def at_once(self, loop: Loop) -> bool:
         """Whether doing each statement for all iterations before the next changes nothing."""
-        if any(isinstance(s, Loop | Stage) for s in loop.body):
-            return False
-        stored = [s.buffer for s in loop.body if isinstance(s, Store)]
-        if len(stored) != len(set(stored)):
-            return False
-        read = {x.data[0] for s in loop.body for x in self.plan(s) if x.op in ("load", "var")}
-        return read.isdisjoint(stored) and read.isdisjoint(s.name for s in loop.body if isinstance(s, Update))
+        if id(loop) not in self.whole:
+            stored = [s.buffer for s in loop.body if isinstance(s, Store)]
+            nodes = postorder(x for s in loop.body for x in expressions(s))
+            read = {x.data[0] for x in nodes if x.op in ("load", "var")}
+            changed = {*stored, *(s.name for s in loop.body if isinstance(s, Update))}
+            nested = any(isinstance(s, Loop | Stage) for s in loop.body)
+            self.whole[id(loop)] = not nested and len(stored) == len(set(stored)) and read.isdisjoint(changed)
+        return self.whole[id(loop)]
 
     def stage(self, stage: Stage, size: int) -> None:
         self.arrays[stage.name] = np.empty(max(size, 0), numpy_dtype(stage.dtype))
         self.written[stage.name] = np.zeros(max(size, 0), bool)
 
-    def store(self, s: Store, known: dict[Scalar, Any]) -> None:
-        guard = True if s.guard is None else known[s.guard]
-        places, value = tuple(known[i] for i in s.index), known[s.value]
-        every = np.broadcast_arrays(*places, value, guard, *self.lanes(places, value, guard))
-        guard = every[len(places) + 1]
-        places, value = tuple(p[guard] for p in every[: len(places)]), every[len(places)][guard]
+    def store(self, s: Store) -> None:
+        guard = True if s.guard is None else self.values[s.guard]
+        lanes = () if self.lanes is None else (self.lanes,)
+        every = np.broadcast_arrays(*(self.values[i] for i in s.index), self.values[s.value], guard, *lanes)
+        count = len(s.index)
+        guard = every[count + 1]
+        places, value = tuple(p[guard] for p in every[:count]), every[count][guard]
+        if not value.size:
+            return
         self.inside(s.buffer, places)
         if s.add:
             self.was_written(s.buffer, places)
             np.add.at(self.arrays[s.buffer], places, value if places else value.sum(dtype=value.dtype))
-        elif value.size:
+        else:
             self.arrays[s.buffer][places] = value if places else value[-1]
-        if s.buffer in self.written and value.size:
+        if s.buffer in self.written:
             self.written[s.buffer][places] = True
 
-    def lanes(self, *values: Any) -> list[Any]:
-        """The variable of the loop done at once, if no operand varies with it: the store happens once per iteration."""
-        running = [v for x, v in self.values.items() if x.op == "index" and np.ndim(v)]
-        return running[:1]
-
     def update(self, name: str, values: State) -> None:
-        lanes = self.lanes()
-        if lanes:
-            values = tuple(np.broadcast_to(v, lanes[0].shape) for v in values)
-            values = self.reduce(self.folds[name], values)
-        self.states[name] = state = self.combine(self.folds[name], self.states[name], values)
-        self.values.update(zip(self.folds[name].results, state, strict=True))
-
-    def reduce(self, fold: Fold, values: State) -> State:
-        """Combine neighbours until one state is left."""
-        while values[0].size > 1:
-            n = values[0].size
-            pairs = self.combine(fold, tuple(v[: n - n % 2 : 2] for v in values), tuple(v[1::2] for v in values))
-            values = tuple(np.concatenate([p, v[n - n % 2 :]]) for p, v in zip(pairs, values, strict=True))
-        return tuple(v[0] for v in values)
-
-    def combine(self, fold: Fold, a: State, b: State) -> State:
-        kind = MONOIDS[fold.monoid]
-        if fold.name not in self.combinations:
-            dtypes = kind.dtypes(fold.dtype)
-            names = tuple(var(f"{side} of {fold.name}", d, part) for side in "ab" for part, d in enumerate(dtypes))
-            results = kind.combine(names[: kind.parts], names[kind.parts :])
-            self.combinations[fold.name] = names, results, postorder(results)
-        names, results, nodes = self.combinations[fold.name]
-        known = self.run(nodes, dict(zip(names, (*a, *b), strict=True)))
-        return tuple(known[r] for r in results)
+        fold = self.folds[name]
+        if self.lanes is not None:
+            values = fold.reduce(tuple(np.broadcast_to(v, self.lanes.shape) for v in values))
+        self.states[name] = state = fold.combine(self.states[name], values)
+        self.values.update(zip(fold.results, state, strict=True))
 
     # ---- expressions
 
-    def plan(self, statement: Statement) -> list[Scalar]:
-        """The nodes of a statement's own expressions, arguments first."""
+    def plan(self, statement: Statement) -> "Plan":
+        """The nodes that a statement computes itself, arguments first."""
         found = self.plans.get(id(statement))
         if found is None:
-            found = self.plans[id(statement)] = (statement, postorder(expressions(statement)))
+            found = self.plans[id(statement)] = (statement, self.steps(postorder(expressions(statement))))
         return found[1]
 
-    def compute(self, statement: Statement) -> dict[Scalar, Any]:
-        return self.run(self.plan(statement), {})
-
-    def run(self, nodes: list[Scalar], known: dict[Scalar, Any]) -> dict[Scalar, Any]:
+    def steps(self, nodes: list[Scalar]) -> "Plan":
+        """How to compute nodes; the values of numbers that never change are taken note of here."""
+        found: Plan = []
         for x in nodes:
-            if x not in known:
-                operation = OPERATIONS.get(x.op)
-                known[x] = operation(*[known[a] for a in x.args]) if operation is not None else self.other(x, known)
-        return known
+            if x.op == "const":
+                self.values[x] = np.asarray(x.data).astype(numpy_dtype(x.dtype))[()]
+            elif x.op in ("size", "param"):
+                self.values[x] = numpy_dtype(x.dtype).type(self.names[x.data])
+            elif x.op in ("cast", "bits"):
+                found.append((x, partial(convert if x.op == "cast" else reinterpret, dtype=x.dtype), x.args))
+            elif x.op in ("load", "lookup"):
+                found.append((x, partial(self.load if x.op == "load" else self.lookup, x), x.args))
+            elif x.args:
+                found.append((x, OPERATIONS[x.op], x.args))
+        return found
 
-    def other(self, x: Scalar, known: dict[Scalar, Any]) -> Any:
-        if x.op == "const":
-            return _constant(x)
-        if x.op in ("var", "index"):
-            return self.values[x]
-        if x.op in ("size", "param"):
-            return numpy_dtype(x.dtype).type(self.names[x.data])
-        if x.op == "cast":
-            return convert(known[x.args[0]], x.dtype)
-        if x.op == "bits":
-            return reinterpret(known[x.args[0]], x.dtype)
-        args = [known[a] for a in x.args]
-        if x.op == "lookup":
-            self.within("the table", args[0], len(x.data), 0)
-            return np.array([convert(np.asarray(v), x.dtype) for v in x.data], numpy_dtype(x.dtype))[args[0]]
-        return self.load(x, args)
+    def compute(self, plan: "Plan") -> None:
+        values = self.values
+        for x, operation, args in plan:
+            values[x] = operation(*[values[a] for a in args])
 
-    def load(self, x: Scalar, args: list[Any]) -> Any:
+    def lookup(self, x: Scalar, i: Any) -> Any:
+        self.within("the table", i, len(x.data), 0)
+        return np.array(x.data).astype(numpy_dtype(x.dtype))[i]
+
+    def load(self, x: Scalar, *args: Any) -> Any:
         name, guarded = x.data
+        array = self.arrays[name]
         if not guarded:
-            self.inside(name, tuple(args))
-            self.was_written(name, tuple(args))
-            return self.arrays[name][tuple(args)]
+            self.inside(name, args)
+            self.was_written(name, args)
+            return array[args]
         every = np.broadcast_arrays(*args)
         guard = every[-1]
         places = tuple(p[guard] for p in every[:-1])
         self.inside(name, places)
         self.was_written(name, places)
-        found = np.zeros(guard.shape, self.arrays[name].dtype)
-        found[guard] = self.arrays[name][places] if places else self.arrays[name]
-        return found
+        found = np.zeros(guard.shape, array.dtype)
+        found[guard] = array[places] if places else array
+        return found[()]
 
     def inside(self, name: str, places: State) -> None:
         for axis, (i, n) in enumerate(zip(places, self.arrays[name].shape, strict=True)):
-            self.within(repr(name), i, n, axis)
+            self.within(name, i, n, axis)
 
     def within(self, name: str, i: Any, n: int, axis: int) -> None:
-        i = np.asarray(i)
         outside = (i < 0) | (i >= n)
         if outside.any():
             at = int(np.extract(outside, i)[0])
@@ -254,9 +264,36 @@ class _Machine:
 
     def was_written(self, name: str, places: State) -> None:
         written = self.written.get(name)
-        if written is not None and not np.all(written[places]):
+        if written is not None and not written[places].all():
             self.fail(f"{name!r} is read where nothing has been written")
 
 
-def _constant(x: Scalar) -> Any:
-    return np.asarray(x.data).astype(numpy_dtype(x.dtype))[()]
+Plan = list[tuple[Scalar, Callable[..., Any], tuple[Scalar, ...]]]
+
+
+class _Combination:
+    """How the states of one fold are combined."""
+
+    def __init__(self, machine: Machine, fold: Fold) -> None:
+        kind = MONOIDS[fold.monoid]
+        sides = [[var(f"{side} of {fold.name}", x.dtype, x.data[1]) for x in fold.results] for side in "ab"]
+        self.machine, self.fold, self.results, self.names = machine, fold, fold.results, (*sides[0], *sides[1])
+        self.outputs = kind.combine(tuple(sides[0]), tuple(sides[1]))
+        self.plan = machine.steps(postorder(self.outputs))
+        identity = kind.identity(fold.dtype)
+        machine.steps(postorder(identity))
+        self.identity: State = tuple(machine.values[x] for x in identity)
+
+    def combine(self, a: State, b: State) -> State:
+        values = self.machine.values
+        values.update(zip(self.names, (*a, *b), strict=True))
+        self.machine.compute(self.plan)
+        return tuple(values[x] for x in self.outputs)
+
+    def reduce(self, values: State) -> State:
+        """Combine neighbours until one state is left."""
+        while values[0].size > 1:
+            n = values[0].size
+            pairs = self.combine(tuple(v[: n - n % 2 : 2] for v in values), tuple(v[1::2] for v in values))
+            values = tuple(np.concatenate([p, v[n - n % 2 :]]) for p, v in zip(pairs, values, strict=True))
+        return tuple(v[0] for v in values)

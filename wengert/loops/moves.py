@@ -102,7 +102,7 @@ def find(kernel: Kernel, name: str) -> Place:
         raise KernelError(
             f"{len(found)} loops have the variable {variable!r}: name one {variable}.0 … {variable}.{len(found) - 1}"
         )
-    if int(number or 0) >= len(found):
+    if number and not (number.isdecimal() and int(number) < len(found)):
         raise KernelError(f"there are {len(found)} loops over {variable!r}, so no {name!r}")
     return found[int(number or 0)]
 

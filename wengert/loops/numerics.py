@@ -12,7 +12,7 @@ import numpy as np
 
 from wengert.kernels.gamma import digamma, lgamma
 from wengert.kernels.special import erf, erfc, erfinv, ndtr
-from wengert.loops.scalar import DTYPES, is_float, is_integer
+from wengert.loops.scalar import DTYPES, is_integer
 
 __all__ = ["OPERATIONS", "convert", "numpy_dtype", "reinterpret"]
 
@@ -33,7 +33,7 @@ def _in_double(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compute in float64, and round once to the dtype of the operands."""
 
     def compute(*args: Any) -> Any:
-        return np.asarray(function(*(np.asarray(a, np.float64) for a in args))).astype(args[0].dtype)
+        return np.asarray(function(*(np.asarray(a, np.float64) for a in args))).astype(args[0].dtype)[()]
 
     return compute
 
@@ -128,19 +128,21 @@ OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
 
 def convert(x: Any, dtype: str) -> Any:
     """Return a value of another dtype: a float out of an integer's range gives its nearest, a NaN gives 0; integers wrap."""
-    x, new = np.asarray(x), numpy_dtype(dtype)
-    floating = x.dtype.kind == "f" or x.dtype == numpy_dtype("bf16")
-    if floating and is_integer(dtype):
-        x, info = np.asarray(x, np.float64), np.iinfo(new)
-        top = float(2 ** (DTYPES[dtype] - (dtype[0] == "i")))
-        inside = (x < top) & (x > float(info.min) - 1)
-        found = np.where(inside, x, 0.0).astype(new)
-        return np.where(x >= top, new.type(info.max), np.where(x <= float(info.min), new.type(info.min), found))
+    new = numpy_dtype(dtype)
+    if dtype == "bool":
+        return x != 0
+    if is_integer(dtype) and x.dtype.kind not in "iub":
+        return _to_integer(np.asarray(x, np.float64), dtype, new)
     if dtype == "bf16" and x.dtype == np.float64:
         x = _odd_single(x)
-    if dtype == "bool" or not is_float(dtype):
-        return (x != 0) if dtype == "bool" else x.astype(new)
     return x.astype(new)
+
+
+def _to_integer(x: Any, dtype: str, new: Any) -> Any:
+    info, top = np.iinfo(new), float(2 ** (DTYPES[dtype] - (dtype[0] == "i")))
+    inside = (x < top) & (x > float(info.min) - 1)
+    found = np.where(inside, x, 0.0).astype(new)
+    return np.where(x >= top, new.type(info.max), np.where(x <= float(info.min), new.type(info.min), found))[()]
 
 
 def _odd_single(x: Any) -> Any:
@@ -155,4 +157,4 @@ def _odd_single(x: Any) -> Any:
 
 def reinterpret(x: Any, dtype: str) -> Any:
     """Return the same bits as another dtype."""
-    return np.asarray(x).view(numpy_dtype(dtype))
+    return x.view(numpy_dtype(dtype))

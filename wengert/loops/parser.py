@@ -1,4 +1,4 @@
-"""Reading the text form of kernels; its grammar is in ``wengert.loops.text``."""
+"""Reading the text form of kernels, a statement after the other; its grammar is in ``wengert.loops.text``."""
 
 import re
 from collections.abc import Callable
@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 from wengert.errors import KernelError
 from wengert.loops.ir import MONOIDS, Buffer, Fold, Kernel, Let, Loop, Param, Stage, Statement, Store, Update
 from wengert.loops.scalar import DTYPES, OPS, Scalar, bits, const, index, is_float, make, param, var
+from wengert.loops.tokens import Token, fail, split
 
 __all__ = ["KEYWORDS", "parse"]
 
@@ -15,16 +16,6 @@ KEYWORDS: Final = frozenset(
      "False", "inf", "nan")
 )  # fmt: skip
 
-_TOKEN: Final = re.compile(
-    r"""(?P<space>[ \t]+|\#.*)
-    | (?P<newline>\n)
-    | (?P<number>(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|(?:inf|nan)(?![A-Za-z0-9]))
-      (?P<suffix>_(?:bool|bf16|[iuf]\d+))?(?![A-Za-z0-9_]))
-    | (?P<short>\$\d+)
-    | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
-    | (?P<mark>\+=|==|!=|<=|>=|<<|>>|//|[-+*/%&|^~<>=:,.()\[\]{}])""",
-    re.VERBOSE,
-)
 _BINARY: Final[dict[str, tuple[int, str]]] = {
     "==": (1, "eq"), "!=": (1, "ne"), "<": (1, "lt"), "<=": (1, "le"), ">": (1, "gt"), ">=": (1, "ge"),
     "|": (2, "or"), "^": (3, "xor"), "&": (4, "and"), "<<": (5, "shl"), ">>": (5, "shr"),
@@ -32,18 +23,11 @@ _BINARY: Final[dict[str, tuple[int, str]]] = {
 }  # fmt: skip
 
 
-class _Token(NamedTuple):
-    kind: str  # number, short, name, mark or end
-    text: str
-    line: int
-    column: int
-
-
 class _Literal(NamedTuple):
     """A number whose dtype its surroundings will tell."""
 
     text: str
-    token: _Token
+    token: Token
 
 
 class _Scope(NamedTuple):
@@ -63,38 +47,10 @@ def parse(text: str) -> Kernel:
         >>> parse("kernel double(x: f32[n: 1], out y: f32[n: 1])\\n  for i in 0:n\\n    y[i] = x[i] * 2.0\\n").sizes
         ('n',)
     """
-    return _Parser(text).kernel()
-
-
-def _fail(token: _Token, problem: str, text: str) -> NoReturn:
-    lines = text.splitlines()
-    line = lines[token.line - 1] if token.line <= len(lines) else ""
-    where = f"line {token.line}, column {token.column}"
-    raise KernelError(f"{where}: {problem}\n{token.line:4d} | {line}\n     | {' ' * (token.column - 1)}^")
-
-
-def _lines(text: str) -> list[list[_Token]]:
-    """Split a text in lines of tokens; a line goes on until its brackets are closed."""
-    lines: list[list[_Token]] = []
-    current: list[_Token] = []
-    position, line, start, depth = 0, 1, 0, 0
-    while position < len(text):
-        found = _TOKEN.match(text, position)
-        if found is None:
-            _fail(_Token("end", "", line, position - start + 1), f"{text[position]!r} is no part of a kernel", text)
-        kind = str(found.lastgroup if found.lastgroup != "suffix" else "number")
-        token = _Token(kind, found.group(), line, position - start + 1)
-        position = found.end()
-        if kind == "newline":
-            if not depth and current:
-                lines.append([*current, token._replace(kind="end")])
-                current = []
-            line, start = line + 1, position
-        elif kind != "space":
-            depth += (token.text in ("(", "[", "{")) - (token.text in (")", "]", "}"))
-            current.append(token)
-    end = _Token("end", "end of the text", line, position - start + 1)
-    return [*lines, [*current, end]] if current else [*lines, [end]]
+    try:
+        return _Parser(text).kernel()
+    except RecursionError:
+        raise KernelError("an expression is nested too deeply: give names to its parts") from None
 
 
 class _Parser:
@@ -102,7 +58,7 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.lines = _lines(text)
+        self.lines = split(text)
         self.row = self.at = 0
         self.names: dict[str, Any] = {}  # name → Buffer or Stage, or a function from the part to an expression
         self.short: dict[str, Scalar] = {}
@@ -111,11 +67,11 @@ class _Parser:
     # tokens
 
     @property
-    def token(self) -> _Token:
+    def token(self) -> Token:
         return self.lines[self.row][self.at]
 
-    def fail(self, problem: str, token: _Token | None = None) -> NoReturn:
-        _fail(token or self.token, problem, self.text)
+    def fail(self, problem: str, token: Token | None = None) -> NoReturn:
+        fail(token or self.token, problem, self.text)
 
     def expected(self, what: str) -> NoReturn:
         token = self.token
@@ -222,7 +178,7 @@ class _Parser:
 
     # statements
 
-    def block(self, head: _Token) -> tuple[Statement, ...]:
+    def block(self, head: Token) -> tuple[Statement, ...]:
         """Read the lines that are further indented than ``head``."""
         self.end()
         outer, self.names = self.names, dict(self.names)
@@ -309,7 +265,7 @@ class _Parser:
         self.names[name] = lambda part: var(name, value.dtype, part)
         return Let(name, value)
 
-    def store(self, name: str, token: _Token) -> Store:
+    def store(self, name: str, token: Token) -> Store:
         buffer = self.buffer(name, token)
         indices = tuple(self.many(lambda: self.scalar("i64"), "]"))
         add = self.need("=", "+=") == "+="
@@ -353,7 +309,7 @@ class _Parser:
             self.fail(f"expected a dtype after the number, as in {x.text}{hint}: nothing around it tells", x.token)
         return self.number(x.text, dtype, x.token)
 
-    def number(self, text: str, dtype: str, token: _Token) -> Scalar:
+    def number(self, text: str, dtype: str, token: Token) -> Scalar:
         if is_float(dtype):
             return const(float(text), dtype)
         if not text.lstrip("-").isdigit() or dtype == "bool":
@@ -363,7 +319,7 @@ class _Parser:
             self.fail(f"{value} does not fit in {dtype}", token)
         return const(value, dtype)
 
-    def build(self, token: _Token, op: str, args: list[Any]) -> Scalar:
+    def build(self, token: Token, op: str, args: list[Any]) -> Scalar:
         """Make an operation; numbers among its operands take the dtype of the others."""
         skip = op in ("select", "rarely")
         operands = args[skip:]
@@ -408,9 +364,8 @@ class _Parser:
             return self.literal("")
         if token.kind == "short":
             self.at += 1
-            return (
-                self.short[token.text] if token.text in self.short else self.fail(f"{token.text} is not defined", token)
-            )
+            found = self.short.get(token.text)
+            return self.fail(f"{token.text} is not defined", token) if found is None else found
         if self.take("("):
             inner = self.expression(0)
             self.need(")")
@@ -450,7 +405,7 @@ class _Parser:
         self.at += 1
         return int(sign + token.text) if token.text.isdigit() else float(sign + token.text)
 
-    def call(self, token: _Token) -> Scalar:
+    def call(self, token: Token) -> Scalar:
         if token.text == "bits":
             inner = self.scalar("")
             self.need(",")
@@ -464,13 +419,13 @@ class _Parser:
             self.fail(f"{token.text!r} is no function of a kernel; known are {', '.join(_FUNCTIONS)}", token)
         return self.build(token, token.text, self.many(lambda: self.expression(0), ")"))
 
-    def buffer(self, name: str, token: _Token) -> Buffer | Stage:
+    def buffer(self, name: str, token: Token) -> Buffer | Stage:
         found = self.names.get(name)
         if not isinstance(found, Buffer | Stage):
             self.fail(f"{name!r} is no buffer", token)
         return found
 
-    def load(self, token: _Token) -> Scalar:
+    def load(self, token: Token) -> Scalar:
         buffer = self.buffer(token.text, token)
         args: list[Scalar] = []
         guarded = False
@@ -485,7 +440,7 @@ class _Parser:
             args.append(self.scalar("i64"))
         return make("load", tuple(args), buffer.dtype, (token.text, guarded))
 
-    def value(self, token: _Token) -> Scalar:
+    def value(self, token: Token) -> Scalar:
         found = self.names.get(token.text)
         if found is None or isinstance(found, Buffer | Stage):
             problem = "is a buffer: expected '[' after it" if found is not None else "is not defined"

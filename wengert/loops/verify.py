@@ -44,7 +44,8 @@ def unproven(kernel: Kernel) -> list[Unproven]:
         >>> [(u.buffer, u.axis) for u in unproven(parse(text))]
         [('x', 0)]
     """
-    return [Unproven(a.statement, a.buffer, axis) for a in accesses(kernel) for axis in a.outside_of()]
+    found = (Unproven(a.statement, a.buffer, axis) for a in accesses(kernel) for axis in a.outside_of())
+    return list(dict.fromkeys(found))
 
 
 def verify(kernel: Kernel) -> None:
@@ -103,7 +104,8 @@ class _Verifier:
 
     def new_name(self, name: str) -> None:
         self.check(
-            name.isidentifier() and name.isascii() and name not in KEYWORDS and name not in DTYPES and "'" not in name,
+            name.isidentifier() and name.isascii() and name.partition("_")[0] not in ("inf", "nan")
+            and name not in KEYWORDS and name not in DTYPES,
             f"{name!r} cannot be a name: expected letters, digits and _, and no word of the text form",
         )
         taken = name in self.defined or name in self.buffers or name in self.folds
@@ -183,7 +185,8 @@ class _Verifier:
             x.op in ("size", "const", "add", "sub", "mul", "quotient", "minimum", "maximum")
             for x in postorder((s.size,))
         )
-        self.check(fixed, f"the size of a stage is made of sizes and numbers alone, got {show_scalar(s.size)}")
+        if not fixed:
+            self.fail(f"the size of a stage is made of sizes and numbers alone, got {show_scalar(s.size)}")
         vector = next((loop for loop in self.loops if loop.lanes > 1), None)
         if vector is not None:
             self.fail(
@@ -240,8 +243,10 @@ class _Verifier:
         if not self.loops:
             alone = body[-1] is loop and all(isinstance(s, Let) for s in body[:-1])
             self.check(alone, "a parallel loop is the last statement of a kernel, after nothing but named values")
-        outside = {x.data for bound in (loop.start, loop.stop) for x in postorder((bound,)) if x.op == "index"}
-        self.check(not outside, f"the bounds of a parallel loop depend on {', '.join(sorted(outside))}")
+        other = [
+            x for bound in (loop.start, loop.stop) for x in postorder((bound,)) if x.op in ("index", "var", "load")
+        ]
+        self.check(not other, "the bounds of a parallel loop are made of sizes, params and numbers alone")
 
     def vector(self, loop: Loop) -> None:
         around = next((each for each in self.loops if each.lanes > 1), None)
@@ -306,7 +311,8 @@ class _Verifier:
             else not is_float(dtype) if x.op in _BITS
             else True
         )  # fmt: skip
-        self.check(fits, f"{x.op} is not defined for {dtype}: {show_scalar(x)}")
+        if not fits:
+            self.fail(f"{x.op} is not defined for {dtype}: {show_scalar(x)}")
         return None
 
     def conversion(self, x: Scalar) -> None:

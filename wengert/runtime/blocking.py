@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 
 from wengert.codegen.microkernel import Tile
 
-__all__ = ["Blocks", "Problem", "cut", "parts"]
+__all__ = ["Blocks", "Problem", "cut", "fitting", "parts"]
 
-FIRST_CACHE: Final = 24 * 1024  # bytes of a panel of B, of some 32 KiB
-SECOND_CACHE: Final = 256 * 1024  # bytes of a block of A, of at least 512 KiB
+FIRST_CACHE: Final = 48 * 1024  # bytes of a panel of B: it may stream from the second
+SECOND_CACHE: Final = 384 * 1024  # bytes of a block of A, of at least 512 KiB
 WORKSPACE: Final = 16 * 1024 * 1024  # bytes of packed B that are kept at once
 WIDE: Final = 1024  # columns of a block
 TASK: Final = 500_000  # products that make it worth while to wake a thread
@@ -56,25 +56,30 @@ def _rounded(size: int, step: int) -> int:
 def _depth(problem: Problem, tile: Tile, unit: int) -> int:
     """Return how much of k is taken at a time: about what the first cache holds, in equal parts."""
     most = max(64, FIRST_CACHE // (tile.columns * unit))
-    if problem.k <= most + most // 2:
+    few = (
+        problem.rows <= 4 * tile.rows and problem.k <= 8 * most
+    )  # a panel is read so few times that it may come from afar
+    if few or problem.rows <= tile.rows or problem.k <= most + most // 2:
         return max(problem.k, 1)
     return _rounded(parts(problem.k, parts(problem.k, most)), 8)
 
 
-def cut(problem: Problem, tile: Tile, unit: int, threads: int, *, masks: bool) -> Blocks:
+def cut(problem: Problem, tile: Tile, unit: int, threads: int, *, masks: bool, dots: bool) -> Blocks:
     """Return how to cut a problem.
 
     Args:
         unit: bytes of what a lane reads of a packed operand. masks: whether B may be read in place where its last panel
-            is not full.
+            is not full. dots: whether the kernel is that of dot products, which takes everything as it is.
     """
-    depth = _depth(problem, tile, unit)
+    depth = max(problem.k, 1) if dots else _depth(problem, tile, unit)
     ragged = problem.columns % tile.columns != 0 and not masks
     strided = problem.right[1] != problem.unit and problem.columns > 1
-    reused = problem.rows >= 16 * tile.rows and problem.k * problem.columns * unit > FIRST_CACHE
-    pack_right = problem.convert or ragged or strided or reused
+    reused = problem.rows >= 64 and problem.k * problem.columns * unit > FIRST_CACHE
+    pack_right = not dots and (problem.convert or ragged or strided or reused)
     tall = problem.left[1] != problem.unit and problem.k > 1
-    pack_left = problem.convert or (problem.columns >= 4 * tile.columns and (tall or problem.rows * problem.k > 256 * 256))
+    pack_left = problem.convert or (
+        problem.columns >= 4 * tile.columns and (tall or problem.rows * problem.k > 256 * 256)
+    )
     rows = _rounded(min(problem.rows, max(tile.rows, SECOND_CACHE // (depth * unit))), tile.rows)
     columns = _rounded(min(problem.columns, WIDE), tile.columns)
     return Blocks(pack_left, pack_right, depth, *_shared(problem, tile, rows, columns, threads))
@@ -94,3 +99,8 @@ def _shared(problem: Problem, tile: Tile, rows: int, columns: int, threads: int)
         else:
             break
     return rows, columns
+
+
+def fitting(count: int, step: int, each: int) -> int:
+    """Return how many rows (or columns) of ``each`` bytes fit the workspace when they are packed, in steps of a tile."""
+    return max(min(count, WORKSPACE // (each * step) * step), step)

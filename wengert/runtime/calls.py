@@ -31,12 +31,12 @@ def dtype_name(dtype: np.dtype[Any]) -> str | None:
     return _NAMES.get(dtype.name) if dtype.isnative else None
 
 
-class Absent(Exception):
-    """A kernel is not made yet."""
+class Absent(Exception):  # noqa: N818 - no error: NumPy does the work
+    """A kernel is not made yet, or cannot take an array."""
 
 
 def or_numpy(function: Callable[P, Any]) -> Callable[P, Any]:
-    """Let a function give NotImplemented, which leaves the work to NumPy, while one of its kernels is absent."""
+    """Let a function give NotImplemented, which leaves the work to NumPy, where a kernel is absent."""
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -84,7 +84,17 @@ def _slots_type(count: int) -> Any:
 
 
 def slots(*values: int | NDArray[Any]) -> Any:
-    """Return numbers, and the addresses of arrays, as the argument of a kernel; the arrays must outlive the call."""
-    return _slots_type(len(values))(*[
-        v if isinstance(v, int) else v.__array_interface__["data"][0] for v in values
-    ])  # fmt: skip
+    """Return numbers, and the addresses of arrays, as the argument of a kernel; the arrays must outlive the call.
+
+    Raises:
+        Absent: for an array that is not aligned.
+    """
+    found = _slots_type(len(values))()
+    for place, value in enumerate(values):
+        if isinstance(value, np.ndarray):
+            if not value.flags.aligned:
+                raise Absent
+            found[place] = value.__array_interface__["data"][0]
+        else:
+            found[place] = value
+    return found

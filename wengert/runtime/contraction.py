@@ -21,17 +21,23 @@ __all__ = ["matmul"]
 Array = NDArray[Any]
 
 PLANS: Final = 1024  # that are kept
-_TOTALS: Final = {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64), "bf16": np.dtype(np.float32), "i8": np.dtype(np.int32)}
+_TOTALS: Final = {
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+    "bf16": np.dtype(np.float32),
+    "i8": np.dtype(np.int32),
+}
 
-_plans: dict[Any, Plan] = {}
+_plans: dict[Any, Plan] = {}  # by the shapes, strides and dtypes of a product in the form that is computed
+_known: dict[Any, tuple[Plan, bool]] = {}  # by those of operands alone; and whether the transposed product is computed
 
 
-def remember(key: Any, plan: Plan) -> Plan:
+def remember(table: dict[Any, Any], key: Any, value: Any) -> Any:
     """Keep a plan; when there are too many, all are forgotten."""
-    if len(_plans) >= PLANS:
-        _plans.clear()
-    _plans[key] = plan
-    return plan
+    if len(table) >= PLANS:
+        table.clear()
+    table[key] = value
+    return value
 
 
 def matmul(
@@ -69,9 +75,13 @@ def matmul(
     plain = out is None and beta is None and addend is None and bias is None
     if plain:
         key = (a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype, activation, chosen.number)
-        plan = _plans.get(key)
-        if plan is not None:
-            out = empty(plan.shape, plan.dtype)
+        known = _known.get(key)
+        if known is not None:
+            plan, turned = known
+            out = plan.empty(plan.shape, plan.dtype)
+            if turned:
+                plan(Call(b.T, a.T, out, None, None, alpha, 0))
+                return out.reshape(-1, 1)
             plan(Call(a, b, out, None, None, alpha, 0))
             return out
     if beta is None:
@@ -91,9 +101,10 @@ def matmul(
     if out.size:
         call = Call(a, b, out, None, None, alpha, beta)
         call = call._replace(addend=_addend(call, addend if beta != 0 else None), bias=_bias(bias, a, shape))
-        plan = _run(call, activation)
-        if plain and plan.shape == shape:
-            remember(key, plan)
+        plan, done = _run(call, activation)
+        turned = done.out is not out
+        if plain and (done.b.base is a and done.a.base is b if turned else done.a is a and done.b is b):
+            remember(_known, key, (plan, turned))
     if given is not None and out is not given:
         given[...] = out
         return given
@@ -105,7 +116,9 @@ def _result(a: Array, b: Array, activation: str) -> tuple[tuple[int, ...], Any]:
     if a.ndim < 2 or b.ndim < 2:
         raise ValueError(f"matmul: operands must be matrices or batches of them, got shapes {a.shape} and {b.shape}")
     if a.shape[-1] != b.shape[-2]:
-        raise ValueError(f"matmul: {a.shape} and {b.shape} do not fit: {a.shape[-1]} columns against {b.shape[-2]} rows")
+        raise ValueError(
+            f"matmul: {a.shape} and {b.shape} do not fit: {a.shape[-1]} columns against {b.shape[-2]} rows"
+        )
     name = dtype_name(a.dtype)
     if a.dtype != b.dtype or name not in _TOTALS:
         raise TypeError(
@@ -169,7 +182,9 @@ def _folded(call: Call) -> Call:
         return call
     rows = out.size // out.shape[-1]
     return call._replace(
-        a=a.reshape(rows, a.shape[-1]), b=b.reshape(b.shape[-2:]) if b.ndim > 2 else b, out=out.reshape(rows, out.shape[-1])
+        a=a.reshape(rows, a.shape[-1]),
+        b=b.reshape(b.shape[-2:]) if b.ndim > 2 else b,
+        out=out.reshape(rows, out.shape[-1]),
     )
 
 
@@ -179,9 +194,10 @@ def _even(x: Array) -> bool:
 
 
 def _upright(call: Call) -> Call:
-    """Return a product whose result has contiguous rows; the transposed one, if only its columns are."""
+    """Return a product whose result has contiguous rows; the transposed one, if only its columns are, or it is one column."""
     a, b, out, addend, bias = call[:5]
-    if out.strides[-1] == out.itemsize or out.shape[-1] == 1:
+    column = out.shape[-1] == 1 and out.shape[-2] > 1 and out.strides[-2] == out.itemsize
+    if not column and (out.strides[-1] == out.itemsize or out.shape[-1] == 1):
         return call
     if addend is not None:
         addend = addend.swapaxes(-1, -2)
@@ -190,9 +206,11 @@ def _upright(call: Call) -> Call:
     return Call(b.swapaxes(-1, -2), a.swapaxes(-1, -2), out.swapaxes(-1, -2), addend, bias, call.alpha, call.beta)
 
 
-def _run(call: Call, activation: str) -> Plan:
-    """Bring a product into the form that the kernel computes, and compute it."""
+def _run(call: Call, activation: str) -> tuple[Plan, Call]:
+    """Bring a product into the form that the kernel computes, and compute it; return how, and that form."""
     call = _upright(_folded(call))
+    if call.out.shape[-2] == 1 and call.a.strides[-1] != call.a.itemsize:
+        call = call._replace(a=np.ascontiguousarray(call.a))
     if call.addend is not None and call.addend.strides[-1] != call.out.itemsize and call.out.shape[-1] > 1:
         call = call._replace(addend=np.ascontiguousarray(call.addend))
     bias = "" if call.bias is None else "column" if call.bias.ndim == 1 else "row"
@@ -202,6 +220,6 @@ def _run(call: Call, activation: str) -> Plan:
     key = (*((x.shape, x.strides, x.dtype) if x is not None else None for x in arrays), bias, activation, chosen.number)
     plan = _plans.get(key)
     if plan is None:
-        plan = remember(key, Plan(call, epilogue))
+        plan = remember(_plans, key, Plan(call, epilogue))
     plan(call)
-    return plan
+    return plan, call

@@ -168,8 +168,9 @@ class _Work:
     """A kernel and its argument array.
 
     Attributes:
-        function: takes the array's address, begin and end. kernel: its address. arguments: where to read and write, bytes in a part, and how often
-            to do it. amount: what is done once in one part, in flops or bytes. memory: what the arguments point into.
+        function: takes the array's address, begin and end. kernel: its address.
+        arguments: where to read and write, bytes in a part, and how often to do it.
+        amount: what is done once in one part, in flops or bytes. memory: what the arguments point into.
     """
 
     function: Any

@@ -1,12 +1,14 @@
-"""One matrix product on kernels: packing, loops over what does not fit the caches, and the calls.
+"""One matrix product as a list of native calls, made once for all arrays of the same shapes, strides and dtypes.
 
-A :class:`Plan` is what is known from shapes, strides and dtypes alone. Where operands are read in place and k is not cut,
-calling it is one native call; else loops over batches, columns, k and rows go around the kernel.
+Where operands are read in place and k is not cut there is one step, the product; else operands are packed before, and steps
+go over batches, columns, k and rows, in this order. Steps know addresses as offsets from the arrays that come with a call.
 """
 
 import ctypes
 import math
 import struct
+from collections.abc import Iterator
+from enum import IntEnum
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -15,41 +17,54 @@ from numpy.typing import NDArray
 
 from wengert.codegen.cache import library
 from wengert.codegen.contraction import Epilogue, emit_product, masked_reads
-from wengert.codegen.microkernel import arithmetic, tile_of
+from wengert.codegen.dots import emit_dots
+from wengert.codegen.microkernel import Arithmetic, Tile, arithmetic, tile_of
 from wengert.codegen.panels import emit_panels
-from wengert.codegen.target import host
+from wengert.codegen.target import Target, host
 from wengert.loops.scalar import size_of
-from wengert.runtime.blocking import SHARES, WORKSPACE, Problem, cut, parts
+from wengert.runtime.blocking import SHARES, WORKSPACE, Problem, cut, fitting, parts
 from wengert.runtime.calls import dtype_name
 from wengert.runtime.pool import empty
 from wengert.runtime.threads import get_num_threads
-from wengert.runtime.workers import launch, parallel_for
+from wengert.runtime.workers import launch
 
 __all__ = ["Call", "Plan", "address"]
 
-Array = NDArray[Any]
-
-_DATA: Final = object.__basicsize__  # where NumPy's array object has its data pointer: after the header of every object
+DATA: Final = object.__basicsize__  # where NumPy's array object has its data pointer: after the header of every object
+HEADER: Final = 24  # bytes that :func:`launch` takes before the slots
+TINY: Final = 200_000  # multiplications: some microseconds
+SMALL: Final = 1 << 15  # bytes of a result that NumPy allocates as fast as the pool
 _NUMBER: Final = {"f32": "f4x", "f64": "d", "i32": "q"}  # struct's format of a slot with a number
+
+_zero = ctypes.c_int64(0)
+_pack_panels = struct.Struct("<3q").pack
 
 
 def address(array: Any) -> int:
     """Return where an array's first element lies (a fifth of the time that NumPy's own attribute takes)."""
-    return ctypes.c_int64.from_address(id(array) + _DATA).value
+    return ctypes.c_int64.from_address(id(array) + DATA).value
 
 
-class _Kernels:
+class Kernels:
     """The kernels of products of a dtype with an epilogue; those that pack are compiled when they are needed."""
 
-    def __init__(self, dtype: str, epilogue: Epilogue) -> None:
-        self.dtype, target = dtype, host()
+    def __init__(self, dtype: str, epilogue: Epilogue, kind: str) -> None:
+        self.dtype, self.epilogue, self.kind, target = dtype, epilogue, kind, host()
         self.how = arithmetic(dtype, target, packed=True)
-        self.tile = tile_of(self.how, target)
-        self.convert = self.how.operand != dtype or self.how.group > 1
-        self.masks = masked_reads(target.vector_bytes)
-        key = f"product {self.how} {self.tile} {epilogue}"
-        self._library = library(key, ["product"], lambda: emit_product(self.how, self.tile, epilogue))
+        self.tile = {"tiles": tile_of, "rows": row_tile, "dots": dot_tile}[kind](self.how, target)
+        self.convert = converts(dtype)
+        self.masks = kind == "rows" or masked_reads(target.vector_bytes)
+        key = f"{kind} {self.how} {self.tile} {epilogue}"
+        self._library = library(key, ["product"], self._build)
         self.product = self._library.addresses["product"]
+        self.direct = self._library.function(
+            "product", None, gil=True
+        )  # for products too small to give up Python's lock
+
+    def _build(self) -> str:
+        if self.kind == "dots":
+            return emit_dots(self.how, self.tile.lanes, self.epilogue)
+        return emit_product(self.how, self.tile, self.epilogue)
 
     def panels(self, width: int) -> int:
         """Return the address of the kernel that packs panels of a width."""
@@ -57,8 +72,37 @@ class _Kernels:
 
 
 @cache
-def _kernels(dtype: str, epilogue: Epilogue) -> _Kernels:
-    return _Kernels(dtype, epilogue)
+def kernels_of(dtype: str, epilogue: Epilogue, kind: str) -> Kernels:
+    """Return the kernels of a dtype and an epilogue: "tiles", or for a single row "rows" (of B) or "dots"."""
+    return Kernels(dtype, epilogue, kind)
+
+
+def row_tile(how: Arithmetic, target: Target) -> Tile:
+    """Return the tile for products of one row: wide, since only many sums at once keep the processor busy."""
+    return Tile(1, 12, tile_of(how, target).lanes)
+
+
+def dot_tile(how: Arithmetic, target: Target) -> Tile:
+    """Return the tile of dot products."""
+    return Tile(1, 1, tile_of(how, target).lanes)
+
+
+@cache
+def converts(dtype: str) -> bool:
+    """Whether operands of a dtype are packed as something else than what they are in memory."""
+    how = arithmetic(dtype, host(), packed=True)
+    return how.operand != dtype or how.group > 1
+
+
+def kind_of(call: "Call") -> str:
+    """Return which kernel is best for a product."""
+    size = call.a.itemsize
+    if call.out.shape[-2] > 1 or converts(dtype_name(call.a.dtype) or ""):
+        return "tiles"
+    along, across = call.b.strides[-2:]
+    if across == size or call.b.shape[-1] == 1:
+        return "rows"
+    return "dots" if along == size and call.a.strides[-1] == size else "tiles"
 
 
 @cache
@@ -80,184 +124,248 @@ class Call(NamedTuple):
     beta: Any
 
 
-class _Part(NamedTuple):
-    """A piece of a product that one loop over blocks computes.
+class Base(IntEnum):
+    """What addresses are counted from: the arrays of a call, and the workspace."""
+
+    A = 0
+    B = 1
+    OUT = 2
+    ADDEND = 3
+    BIAS = 4
+    WORK = 5
+
+
+class Step(NamedTuple):
+    """One native call.
 
     Attributes:
-        rows, columns, k: its size. first, last: whether it is the first, the last along k. left, right: strides of the operands
-            as they are read now (row, k and panel; k and panel). partial_row: the stride of the sums that are kept.
+        head: what :func:`launch` takes, up to what is known only with the arrays. product: whether it multiplies, or packs.
+        offsets: per batch and address the offset from its base. first: those of the first batch. bases: per address its base.
     """
 
-    rows: int
-    columns: int
-    k: int
-    first: bool
-    last: bool
-    left: tuple[int, int, int]
-    right: tuple[int, int]
-    partial_row: int
+    head: bytes
+    product: bool
+    offsets: NDArray[np.int64]
+    first: list[int]
+    bases: tuple[Base, ...]
+
+
+class Operand(NamedTuple):
+    """How a step reads an operand: offsets of its matrices, from which base, and the strides that the kernel wants."""
+
+    offsets: NDArray[np.int64]
+    base: Base
+    strides: tuple[int, ...]
 
 
 class Plan:
-    """What is known of a product before its arrays are: the kernels, how it is cut, and most slots of the call."""
+    """What is known of a product before its arrays are.
+
+    Attributes:
+        shape, dtype: of the result. steps: the calls. workspace: how many bytes they share.
+    """
 
     def __init__(self, call: Call, epilogue: Epilogue) -> None:
-        a, b, out = call.a, call.b, call.out
-        self.kernels = kernels = _kernels(dtype_name(a.dtype) or str(a.dtype), epilogue)
-        self.shape, self.dtype, self.batch = out.shape, out.dtype, out.shape[:-2]
-        self.problem = problem = Problem(
-            math.prod(self.batch), out.shape[-2], out.shape[-1], a.shape[-1], a.strides[-2:], b.strides[-2:],
-            a.itemsize, kernels.convert,
-        )  # fmt: skip
-        self.blocks = blocks = cut(problem, kernels.tile, kernels.how.size, get_num_threads(), masks=kernels.masks)
+        self.shape, self.dtype = call.out.shape, call.out.dtype
+        kernels = kernels_of(dtype_name(call.a.dtype) or "", epilogue, kind_of(call))
         number = _NUMBER[kernels.how.total]
-        self._tail = struct.Struct(f"<{number}{number}6q").pack
-        cuts = parts(problem.k, blocks.k)
-        self.partial = cuts > 1 and (epilogue.dtype != kernels.how.total or epilogue.addend)
-        self._head = b""
-        if problem.batches == 1 and cuts <= 1 and not (blocks.pack_left or blocks.pack_right):
-            left, right = self.in_place(call)
-            self._head = self.head(call, _Part(*problem[1:4], True, True, left, right, out.strides[-2]), 1, 0)
-
-    def in_place(self, call: Call) -> tuple[tuple[int, int, int], tuple[int, int]]:
-        """Return the strides of operands that are not packed."""
-        (row, along), (down, _), tile = call.a.strides[-2:], call.b.strides[-2:], self.kernels.tile
-        return (row, along, tile.rows * row), (down, tile.columns * self.problem.unit)
-
-    def head(self, call: Call, part: _Part, batches: int, table: int) -> bytes:
-        """Return the bytes of a call up to ``alpha``: what :func:`launch` wants to know, and the slots."""
-        tile, blocks = self.kernels.tile, self.blocks
-        row_blocks, column_blocks = parts(part.rows, blocks.rows), parts(part.columns, blocks.columns)
-        addend_row = 0 if call.addend is None else call.addend.strides[-2]
-        return struct.pack(
-            "<21q", self.kernels.product, batches * row_blocks * column_blocks, 1,
-            table, *part.left, *part.right, part.partial_row, call.out.strides[-2], addend_row,
-            part.rows, part.columns, parts(part.k, self.kernels.how.group), row_blocks, column_blocks,
-            blocks.rows // tile.rows, blocks.columns // tile.columns, part.first, part.last,
-        )  # fmt: skip
+        self._tail = struct.Struct(f"<{number}{number}7q").pack
+        builder = _Builder(kernels, call)
+        self.steps = list(builder.steps())
+        self.workspace = builder.workspace
+        single = len(self.steps) == 1 and len(self.steps[0].offsets) == 1
+        self._head = self.steps[0].head if single else b""
+        self._launch: Any = launch
+        if single and math.prod(self.shape) * call.a.shape[-1] < TINY:
+            self._head, count = self._head[HEADER:], ctypes.c_int64(struct.unpack_from("<3q", self._head)[1])
+            self._launch = lambda slots: kernels.direct(slots, _zero, count)
+        self.empty = np.empty if call.out.nbytes <= SMALL else empty
 
     def __call__(self, call: Call) -> None:
         """Compute the product into ``call.out``."""
-        if not self._head:
-            _Run(self, call).all()
+        a, b, out, addend, bias, alpha, beta = call
+        if self._head:
+            where = id(out) + DATA
+            self._launch(
+                self._head
+                + self._tail(
+                    alpha, beta, 1, id(a) + DATA, id(b) + DATA, where, where,
+                    where if addend is None else id(addend) + DATA, where if bias is None else id(bias) + DATA,
+                )
+            )  # fmt: skip
             return
-        out = address(call.out)
-        addend = 0 if call.addend is None else address(call.addend)
-        bias = 0 if call.bias is None else address(call.bias)
-        self.launch(self._head, call, (address(call.a), address(call.b), out, out, addend, bias))
+        work = (np.empty if self.workspace <= SMALL else empty)(self.workspace, np.uint8)
+        bases = [0 if x is None else address(x) for x in (a, b, out, addend, bias, work)]
+        for step in self.steps:
+            self._run(step, call, bases)
 
-    def launch(self, head: bytes, call: Call, batch: tuple[int, ...] = (0,) * 6) -> None:
-        """Run the kernel."""
-        launch(head + self._tail(call.alpha, call.beta, *batch))
+    def _run(self, step: Step, call: Call, bases: list[int]) -> None:
+        if len(step.offsets) == 1:
+            table, batch = 0, [offset + bases[i] for offset, i in zip(step.first, step.bases, strict=True)]
+        else:
+            addresses = step.offsets + np.array([bases[i] for i in step.bases])
+            table, batch = address(addresses), step.first
+        tail = self._tail(call.alpha, call.beta, table, *batch) if step.product else _pack_panels(table, *batch)
+        launch(step.head + tail)
 
 
-def _addresses(array: Any, batch: tuple[int, ...]) -> Array:
-    """Return the addresses of the matrices of a batch, those of broadcast dimensions again and again."""
-    found = np.full(batch, address(array), np.int64)
-    for axis, size in enumerate(array.shape[:-2], len(batch) - array.ndim + 2):
-        if size > 1:
-            steps = np.arange(size) * array.strides[axis - len(batch) - 2]
-            found += steps.reshape(size, *[1] * (len(batch) - axis - 1))
+def _offsets(array: Any, batch: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return how far the matrices of a batch are from the first, those of broadcast dimensions again and again."""
+    found = np.zeros(batch, np.int64)
+    if array is not None:
+        for axis in range(-len(batch), 0):
+            if axis - 2 >= -array.ndim and array.shape[axis - 2] > 1:
+                steps = np.arange(batch[axis]) * array.strides[axis - 2]
+                found += steps.reshape(-1, *[1] * (-axis - 1))
     return found.ravel()
 
 
-class _Run:
-    """One product that is packed, batched or cut along k: loops over batches, columns, k and rows, around the kernel."""
+class _Builder:
+    """Makes the steps of a product."""
 
-    def __init__(self, plan: Plan, call: Call) -> None:
-        self.plan, self.call, self.problem, self.blocks = plan, call, plan.problem, plan.blocks
-        self.tile, self.unit = plan.kernels.tile, plan.kernels.how.size
-        self.group = plan.kernels.how.group
-        nothing = np.zeros(self.problem.batches, np.int64)
-        self.left, self.right = _addresses(call.a, plan.batch), _addresses(call.b, plan.batch)
-        self.out = _addresses(call.out, plan.batch)
-        self.addend = nothing if call.addend is None else _addresses(call.addend, plan.batch)
-        self.bias = nothing if call.bias is None else nothing + address(call.bias)
+    def __init__(self, kernels: Kernels, call: Call) -> None:
+        self.kernels, self.call, self.tile, self.unit = kernels, call, kernels.tile, kernels.how.size
+        batch = call.out.shape[:-2]
+        self.problem = Problem(
+            math.prod(batch), call.out.shape[-2], call.out.shape[-1], call.a.shape[-1], call.a.strides[-2:],
+            call.b.strides[-2:], call.a.itemsize, kernels.convert,
+        )  # fmt: skip
+        self.threads = get_num_threads()
+        self.blocks = cut(
+            self.problem, self.tile, self.unit, self.threads, masks=kernels.masks, dots=kernels.kind == "dots"
+        )
+        self.left, self.right, self.out, self.addend = (
+            _offsets(x, batch) for x in (call.a, call.b, call.out, call.addend)
+        )
+        packs = self.blocks.pack_left or self.blocks.pack_right
+        row = self.blocks.k * self.unit
+        self.width = (
+            fitting(self.problem.columns, self.tile.columns, row) if self.blocks.pack_right else self.problem.columns
+        )
+        self.height = fitting(self.problem.rows, self.tile.rows, row) if self.blocks.pack_left else self.problem.rows
+        each = row * max(self.width * self.blocks.pack_right, self.height * self.blocks.pack_left)
+        self.batches = max(1, WORKSPACE // each) if packs else self.problem.batches
+        self.workspace = 64
 
-    def all(self) -> None:
-        """Compute everything, in pieces whose packed operands fit the workspace."""
-        problem, blocks = self.problem, self.blocks
-        width = _fitting(problem.columns, self.tile.columns, blocks.k * self.unit)
-        batches = max(1, WORKSPACE // (blocks.k * self.unit * max(width, problem.rows))) if self._packs else problem.batches
-        for start in range(0, problem.batches, batches):
-            some = slice(start, min(start + batches, problem.batches))
-            for column in range(0, problem.columns, width):
-                self._columns(some, column, min(width, problem.columns - column))
+    def _reserve(self, count: int, size: int, start: int) -> NDArray[np.int64]:
+        """Return offsets in the workspace, from ``start`` on, for some matrices."""
+        size = parts(size, 64) * 64
+        self.workspace = max(self.workspace, start + count * size)
+        return start + np.arange(count) * size
 
-    @property
-    def _packs(self) -> bool:
-        return self.blocks.pack_left or self.blocks.pack_right
+    def steps(self) -> Iterator[Step]:
+        """Yield the steps, in the order in which they must run."""
+        problem = self.problem
+        for start in range(0, problem.batches, self.batches):
+            some = slice(start, min(start + self.batches, problem.batches))
+            for column in range(0, problem.columns, self.width):
+                yield from self._columns(some, column, min(self.width, problem.columns - column))
 
-    def _columns(self, some: slice, column: int, columns: int) -> None:
-        """Compute some columns of some batches: all parts of k, one after the other."""
+    def _columns(self, some: slice, column: int, columns: int) -> Iterator[Step]:
+        """Yield the steps for some columns of some batches: all parts of k, one after the other."""
         problem, blocks, call = self.problem, self.blocks, self.call
-        size = call.out.itemsize
-        out = self.out[some] + column * size
-        partial, partial_row, kept = out, call.out.strides[-2], None
-        if self.plan.partial:
-            partial_row = columns * size_of(self.plan.kernels.how.total)
-            kept, partial = self._workspace(len(out), problem.rows * partial_row)
-        height = _fitting(problem.rows, self.tile.rows, blocks.k * self.unit) if blocks.pack_left else problem.rows
+        partial, partial_row, base = self.out[some] + column * call.out.itemsize, call.out.strides[-2], Base.OUT
+        used = 0
+        if problem.k > blocks.k and (self.kernels.epilogue.dtype != self.kernels.how.total or call.addend is not None):
+            partial_row = columns * size_of(self.kernels.how.total)
+            partial, base = self._reserve(some.stop - some.start, problem.rows * partial_row, 0), Base.WORK
+            used = self.workspace
         for k in range(0, max(problem.k, 1), blocks.k):
             depth = min(blocks.k, problem.k - k)
-            right, right_strides, held = self._right(some, column, columns, k, depth)
-            for row in range(0, problem.rows, height):
-                rows = min(height, problem.rows - row)
-                left, left_strides, also_held = self._left(some, row, rows, k, depth)
-                part = _Part(
-                    rows, columns, depth, k == 0, k + depth >= problem.k, left_strides, right_strides, partial_row
+            right, packing = self._right(some, column, columns, k, depth, used)
+            yield from packing
+            after = self.workspace if packing else used
+            for row in range(0, problem.rows, self.height):
+                rows = min(self.height, problem.rows - row)
+                left, packing = self._left(some, row, rows, k, depth, after)
+                yield from packing
+                sums = Operand(partial + row * partial_row, base, (partial_row,))
+                yield self._product(
+                    some, (row, column), (rows, columns, depth), (k == 0, k + depth >= problem.k), left, right, sums
                 )
-                bias = self.bias[some] + self._bias_offset(row, column)
-                addend = self.addend[some]
-                if call.addend is not None:
-                    addend = addend + (row * call.addend.strides[-2] + column * size)
-                down = row * call.out.strides[-2]
-                table = np.stack([left, right, partial + row * partial_row, out + down, addend, bias], axis=1)
-                self.plan.launch(self.plan.head(call, part, len(table), address(table)), call)
-        del kept, held, also_held
 
-    def _bias_offset(self, row: int, column: int) -> int:
-        bias = self.call.bias
-        return 0 if bias is None else bias.itemsize * (column if bias.ndim == 1 else row)
-
-    def _left(self, some: slice, row: int, rows: int, k: int, depth: int) -> tuple[Array, tuple[int, int, int], Any]:
-        """Return where the rows of A are to be read from, their strides, and what holds the memory."""
+    def _left(self, some: slice, row: int, rows: int, k: int, depth: int, start: int) -> tuple[Operand, list[Step]]:
+        """Return how rows of A are read, and the step that packs them if they are packed."""
         down, along = self.problem.left
-        sources = self.left[some] + (row * down + k * along)
+        offsets = self.left[some] + (row * down + k * along)
         if not self.blocks.pack_left:
-            return sources, self.plan.in_place(self.call)[0], None
-        held, targets, panel = self._pack(sources, self.tile.rows, rows, depth, down, along)
-        return targets, (self.unit, self.tile.rows * self.unit, panel), held
+            return Operand(offsets, Base.A, (down, along, self.tile.rows * down)), []
+        step, targets, panel = self._packing(offsets, Base.A, self.tile.rows, rows, depth, down, along, start)
+        return Operand(targets, Base.WORK, (self.unit, self.tile.rows * self.unit, panel)), [step]
 
-    def _right(self, some: slice, column: int, columns: int, k: int, depth: int) -> tuple[Array, tuple[int, int], Any]:
-        """Return where the columns of B are to be read from, their strides, and what holds the memory."""
+    def _right(
+        self, some: slice, column: int, columns: int, k: int, depth: int, start: int
+    ) -> tuple[Operand, list[Step]]:
+        """Return how columns of B are read, and the step that packs them if they are packed."""
         along, across = self.problem.right
-        sources = self.right[some] + (column * across + k * along)
+        offsets = self.right[some] + (column * across + k * along)
         if not self.blocks.pack_right:
-            return sources, self.plan.in_place(self.call)[1], None
-        held, targets, panel = self._pack(sources, self.tile.columns, columns, depth, across, along)
-        return targets, (self.tile.columns * self.unit, panel), held
+            return Operand(offsets, Base.B, (along, self.tile.columns * across)), []
+        step, targets, panel = self._packing(offsets, Base.B, self.tile.columns, columns, depth, across, along, start)
+        return Operand(targets, Base.WORK, (self.tile.columns * self.unit, panel)), [step]
 
-    def _pack(self, sources: Array, width: int, count: int, depth: int, across: int, along: int) -> Any:
-        """Pack the panels of matrices; those that are one matrix are packed once."""
-        panels, panel = parts(count, width), width * parts(depth, self.group) * self.unit
+    def _packing(
+        self,
+        sources: NDArray[np.int64],
+        base: Base,
+        width: int,
+        count: int,
+        depth: int,
+        across: int,
+        along: int,
+        start: int,
+    ) -> tuple[Step, NDArray[np.int64], int]:
+        """Return the step that packs matrices, where their panels begin, and the bytes of one; equal ones are packed once."""
+        panels, panel = parts(count, width), width * parts(depth, self.kernels.how.group) * self.unit
         alone = bool((sources == sources[0]).all())
-        held, targets = self._workspace(1 if alone else len(sources), panels * panel)
-        table = np.stack([sources[: len(targets)], targets], axis=1)
-        arguments = (ctypes.c_int64 * 7)(address(table), across, along, panel, count, depth, panels)
+        targets = self._reserve(1 if alone else len(sources), panels * panel, start)
         total = panels * len(targets)
-        grain = parts(total, SHARES * get_num_threads())
-        parallel_for(self.plan.kernels.panels(width), ctypes.addressof(arguments), total, grain)
-        return held, np.broadcast_to(targets, sources.shape), panel
+        head = struct.pack(
+            "<9q",
+            self.kernels.panels(width),
+            total,
+            parts(total, SHARES * self.threads),
+            across,
+            along,
+            panel,
+            count,
+            depth,
+            panels,
+        )
+        offsets = np.stack([sources[: len(targets)], targets], axis=1)
+        return (
+            Step(head, False, offsets, offsets[0].tolist(), (base, Base.WORK)),
+            np.broadcast_to(targets, sources.shape),
+            panel,
+        )
 
-    def _workspace(self, count: int, size: int) -> tuple[Any, Array]:
-        """Return memory for some matrices, and the address of each."""
-        size = parts(size, 64) * 64
-        held = empty(max(count * size, 64), np.uint8)
-        return held, address(held) + np.arange(count) * size
-
-
-def _fitting(count: int, step: int, each: int) -> int:
-    """Return how many rows (or columns) fit the workspace when they are packed."""
-    most = WORKSPACE // max(each * step, 1) * step
-    return max(count if count <= most else most, step)
+    def _product(
+        self, some: slice, corner: tuple[int, int], size: tuple[int, int, int], ends: tuple[bool, bool], left: Operand,
+        right: Operand, sums: Operand,
+    ) -> Step:  # fmt: skip
+        """Return the step that multiplies a piece: its first row and column, its rows, columns and k."""
+        call, blocks, (row, column), (rows, columns, depth) = self.call, self.blocks, corner, size
+        row_blocks, column_blocks = parts(rows, blocks.rows), parts(columns, blocks.columns)
+        count = len(left.offsets) * row_blocks * column_blocks
+        addend_row = 0 if call.addend is None else call.addend.strides[-2]
+        head = struct.pack(
+            "<20q", self.kernels.product, count, 1,
+            *left.strides, *right.strides, *sums.strides, call.out.strides[-2], addend_row,
+            rows, columns, parts(depth, self.kernels.how.group), row_blocks, column_blocks,
+            blocks.rows // self.tile.rows, blocks.columns // self.tile.columns, *ends,
+        )  # fmt: skip
+        across = column * call.out.itemsize
+        bias = 0 if call.bias is None else call.bias.itemsize * (column if call.bias.ndim == 1 else row)
+        offsets = np.stack(
+            [
+                left.offsets, right.offsets, sums.offsets, self.out[some] + (row * call.out.strides[-2] + across),
+                self.addend[some] + (row * addend_row + (across if call.addend is not None else 0)), self.out[some] * 0 + bias,
+            ], axis=1,
+        )  # fmt: skip
+        return Step(
+            head,
+            True,
+            offsets,
+            offsets[0].tolist(),
+            (left.base, right.base, sums.base, Base.OUT, Base.ADDEND, Base.BIAS),
+        )

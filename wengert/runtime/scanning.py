@@ -1,11 +1,10 @@
 """Running sums, products, extremes and log-sum-exps of arrays by native kernels, each called like its operator.
 
-They give NotImplemented where NumPy should do the work: for complex numbers, small arrays, and while a kernel is being
+They give NotImplemented where NumPy should do the work: for products of complex numbers, and while a kernel is being
 made. Half precision is widened to float32 before and narrowed after.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -14,14 +13,14 @@ from numpy.typing import NDArray
 from wengert.array.dtype import DType
 from wengert.codegen import scanning
 from wengert.runtime.calls import dtype_name, kernels, or_numpy, slots
+from wengert.runtime.eager import kernel
 from wengert.runtime.pool import empty
 from wengert.runtime.threads import get_num_threads
 
-__all__ = ["KERNELS", "cummax", "cummin", "cumprod", "cumsum", "logcumsumexp"]
+__all__ = ["cummax", "cummin", "cumprod", "cumsum", "logcumsumexp"]
 
 Array = NDArray[Any]
 
-SMALLEST: Final = 512  # elements; below, NumPy is as fast
 GRAIN: Final = 16384  # elements of a chunk
 COLUMNS: Final = 64  # a part of columns is a multiple of so many: a few cache lines of each row
 
@@ -36,7 +35,7 @@ def _target(source: np.dtype[Any], dtype: DType | None) -> np.dtype[Any]:
 def _scanned(operation: str, x: Array, dim: int, target: np.dtype[Any]) -> Any:
     """Return the results and, for extremes, the places; NotImplemented where kernels cannot."""
     source, result = dtype_name(x.dtype), dtype_name(target)
-    if source is None or result is None or x.size < SMALLEST:
+    if source is None or result is None or not x.size or not x.ndim:
         return NotImplemented
     if "16" in source and source[0] not in "iu":
         return _through_float32(operation, x, dim, target)
@@ -101,17 +100,10 @@ def _sums(source: str, result: str, x: Array, results: Array, rows: int, length:
     found.run("rows", slots(x, results, length), rows, max(GRAIN // length, 1))
 
 
+@kernel("cumsum")
 @or_numpy
 def cumsum(input: Array, dim: int, *, dtype: DType | None = None) -> Any:
-    """Return the running sum along ``dim``.
-
-    Example:
-        >>> from wengert.settings import settings
-        >>> settings.native = "wait"
-        >>> cumsum(np.ones((2, 500)), 1)[:, -1]
-        array([500., 500.])
-        >>> settings.native = "auto"
-    """
+    """Return the running sum along ``dim``."""
     if input.dtype.kind == "c" and dtype is None and input.ndim:
         parts = np.ascontiguousarray(input)
         found = cumsum(parts.view(parts.real.dtype).reshape(*parts.shape, 2), dim % input.ndim)
@@ -119,30 +111,29 @@ def cumsum(input: Array, dim: int, *, dtype: DType | None = None) -> Any:
     return _scanned("cumsum", input, dim % max(input.ndim, 1), _target(input.dtype, dtype))
 
 
+@kernel("cumprod")
 @or_numpy
 def cumprod(input: Array, dim: int, *, dtype: DType | None = None) -> Any:
     """Return the running product along ``dim``."""
     return _scanned("cumprod", input, dim % max(input.ndim, 1), _target(input.dtype, dtype))
 
 
+@kernel("logcumsumexp")
 @or_numpy
 def logcumsumexp(input: Array, dim: int) -> Any:
     """Return log(Σ_{j≤k} exp(x_j)) along ``dim``."""
     return _scanned("logcumsumexp", input, dim % max(input.ndim, 1), input.dtype)
 
 
+@kernel("cummax")
 @or_numpy
 def cummax(input: Array, dim: int) -> Any:
     """Return (values, indices): the running maximum along ``dim``, and where it was last reached (NaN reaches it)."""
     return _scanned("cummax", input, dim % max(input.ndim, 1), input.dtype)
 
 
+@kernel("cummin")
 @or_numpy
 def cummin(input: Array, dim: int) -> Any:
     """Return (values, indices): the running minimum along ``dim``, and where it was last reached (NaN reaches it)."""
     return _scanned("cummin", input, dim % max(input.ndim, 1), input.dtype)
-
-
-KERNELS: Final[dict[str, Callable[..., Any]]] = {
-    "cumsum": cumsum, "cumprod": cumprod, "logcumsumexp": logcumsumexp, "cummax": cummax, "cummin": cummin,
-}  # fmt: skip

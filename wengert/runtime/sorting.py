@@ -1,28 +1,29 @@
 """Sorting of arrays by native kernels, each called like the operator of its name.
 
 What they give is what NumPy's stable sort gives; a NaN counts as larger than every number. They give NotImplemented where
-NumPy should do the work: for dtypes without kernels, small arrays, and while a kernel is being made.
+NumPy should do the work: for dtypes without kernels, and while a kernel is being made.
 """
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wengert.codegen import searching, sorting
+from wengert.codegen import searching, selecting, sorting
+from wengert.core.native import native
 from wengert.runtime.calls import Kernels, dtype_name, kernels, or_numpy, slots
+from wengert.runtime.eager import kernel
 from wengert.runtime.pool import empty
 from wengert.runtime.threads import get_num_threads
 
-__all__ = ["KERNELS", "argsort", "kthvalue", "searchsorted", "sort", "topk", "unique"]
+__all__ = ["argsort", "kthvalue", "searchsorted", "sort", "topk", "unique"]
 
 Array = NDArray[Any]
 
-SMALLEST: Final = 256  # elements; below, NumPy is as fast
 LARGEST: Final = 1 << 31  # a place takes half of a record of 8 bytes
 LONG: Final = 150_000  # a row this long is sorted by all threads together
-FEW: Final = 8  # k is small if it is at most the size over this: then candidates are kept, not all sorted
+FEW: Final = 48  # so small a k is found by keeping candidates in one walk over a row
+SEARCHES: Final = 4096  # values that a task searches
 SHARES: Final = 4  # how many tasks to make for each thread
 
 
@@ -41,7 +42,12 @@ def _back(rows: Array, shape: tuple[int, ...], dim: int) -> Array:
 
 def _sortable(x: Array) -> str | None:
     """Return what kernels call the dtype of an array, if they should sort it."""
-    return dtype_name(x.dtype) if SMALLEST <= x.size < LARGEST else None
+    return dtype_name(x.dtype) if x.ndim and 0 < x.size < LARGEST else None
+
+
+def _worthwhile(x: Array) -> bool:
+    """Return whether a kernel overtakes NumPy at so many elements."""
+    return x.size >= max(native.smallest, 1)
 
 
 def _tasks(rows: int) -> int:
@@ -82,7 +88,7 @@ def _sort_long(found: Kernels, dtype: str, row: Array, places: Array, values: Ar
     arguments = slots(row, places, values, records, parted, size, length, tables, words, 0)
     found.run("fill", arguments, blocks)
     differing = int(np.bitwise_or.reduce(words)).bit_length()
-    arguments[len(arguments) - 1] = max(differing - (sorting.BUCKETS - 1).bit_length(), 0)
+    arguments[len(arguments) - 1] = max(differing - sorting.LEADING, 0)
     found.run("count", arguments, blocks)
     sizes = tables.T.reshape(-1)
     tables[...] = (np.cumsum(sizes) - sizes).reshape(sorting.BUCKETS, blocks).T
@@ -90,18 +96,10 @@ def _sort_long(found: Kernels, dtype: str, row: Array, places: Array, values: Ar
     found.run("finish", arguments, sorting.BUCKETS, 4)
 
 
+@kernel("sort")
 @or_numpy
 def sort(input: Array, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Any:
-    """Return (values, indices): the stable order along ``dim``.
-
-    Example:
-        >>> from wengert.settings import settings
-        >>> settings.native = "wait"
-        >>> values, indices = sort(np.tile([3.0, 1.0, 2.0, 1.0], (100, 1)))
-        >>> values[0], indices[0]
-        (array([1., 1., 2., 3.]), array([1, 3, 2, 0]))
-        >>> settings.native = "auto"
-    """
+    """Return (values, indices): the stable order along ``dim``."""
     dtype = _sortable(input)
     if dtype is None:
         return NotImplemented
@@ -109,6 +107,7 @@ def sort(input: Array, dim: int = -1, descending: bool = False, *, stable: bool 
     return _back(values, input.shape, dim), _back(places, input.shape, dim)
 
 
+@kernel("argsort")
 @or_numpy
 def argsort(input: Array, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Any:
     """Return the indices of the stable order along ``dim``."""
@@ -121,6 +120,7 @@ def argsort(input: Array, dim: int = -1, descending: bool = False, *, stable: bo
 # ---- the first k
 
 
+@kernel("topk")
 @or_numpy
 def topk(input: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """Return (values, indices): the first ``k`` of the stable order along ``dim``, a descending one if ``largest``.
@@ -135,26 +135,37 @@ def topk(input: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool
 
 
 def _first(rows: Array, dtype: str, k: int, descending: bool) -> tuple[Array, Array]:
-    count, size = rows.shape
-    if k * FEW > size:
+    size = rows.shape[1]
+    if 2 * k > size:
         values, places = _sorted_rows(rows, dtype, descending, True)
         return np.ascontiguousarray(values[:, :k]), np.ascontiguousarray(places[:, :k])
-    found = kernels("choose_rows", sorting.choose_rows, dtype, descending)
-    places, values = empty((count, k), np.int64), empty((count, k), rows.dtype)
-    tasks, room = _tasks(count), 2 * k + 16
+    if k <= FEW:
+        found = kernels("choose_rows", selecting.choose_rows, dtype, descending)
+        return _chosen(found, "choose_rows", rows, dtype, k, 2 * k + 16, k)
+    found = kernels("part_rows", selecting.part_rows, dtype, descending, False)
+    return _chosen(found, "part_rows", rows, dtype, k, size + 1, k)
+
+
+def _chosen(found: Kernels, name: str, rows: Array, dtype: str, k: int, room: int, wanted: int) -> tuple[Array, Array]:
+    """Return values and places of ``wanted`` elements of each row; scratch has ``room`` records, twice for each task."""
+    count, size = rows.shape
+    places, values, tasks = empty((count, wanted), np.int64), empty((count, wanted), rows.dtype), _tasks(count)
     scratch = empty(2 * tasks * room * sorting.record_bytes(dtype), np.uint8)
     arguments = slots(rows, rows.strides[0], places, values, scratch, count, size, tasks, k, room)
-    found.run("choose_rows", arguments, tasks)
+    found.run(name, arguments, tasks)
     return values, places
 
 
+@kernel("kthvalue")
 @or_numpy
 def kthvalue(input: Array, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """Return (values, indices): the ``k``-th of the stable order along ``dim``, counted from 1."""
     dtype = _sortable(input)
     if dtype is None or not 0 < k <= input.shape[dim]:
         return NotImplemented
-    found = (_back(a[:, -1:], input.shape, dim) for a in _first(_rows(input, dim), dtype, k, False))
+    rows = _rows(input, dim)
+    kernel = kernels("part_rows", selecting.part_rows, dtype, False, True)
+    found = (_back(a, input.shape, dim) for a in _chosen(kernel, "part_rows", rows, dtype, k, rows.shape[1] + 1, 1))
     return tuple(a if keepdim else a.squeeze(dim) for a in found)
 
 
@@ -166,17 +177,9 @@ def unique(input: Array) -> Any:
     """Return (values, inverse, counts): the distinct elements in order, of each element the place of its value, how often.
 
     A NaN equals nothing, not even a NaN. ``inverse`` has the shape of ``input``.
-
-    Example:
-        >>> from wengert.settings import settings
-        >>> settings.native = "wait"
-        >>> values, inverse, counts = unique(np.repeat([2, 1, 2], 100))
-        >>> values, inverse[::100], counts
-        (array([1, 2]), array([1, 0, 1]), array([100, 200]))
-        >>> settings.native = "auto"
     """
     dtype = _sortable(input)
-    if dtype is None:
+    if dtype is None or not _worthwhile(input):
         return NotImplemented
     found = kernels("runs", searching.runs, dtype)
     values, places = _sorted_rows(np.ascontiguousarray(input).reshape(1, -1), dtype, False, True)
@@ -187,6 +190,7 @@ def unique(input: Array) -> Any:
     return distinct[:number].copy(), inverse, np.diff(starts[:number], append=input.size)
 
 
+@kernel("searchsorted")
 @or_numpy
 def searchsorted(
     sorted_sequence: Array, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
@@ -199,19 +203,18 @@ def searchsorted(
         input: the values, an array of the dtype of ``sorted_sequence``.
     """
     sequence, dtype = sorted_sequence, dtype_name(sorted_sequence.dtype)
-    known = isinstance(input, np.ndarray) and input.dtype == sequence.dtype and input.size >= SMALLEST
+    known = isinstance(input, np.ndarray) and input.dtype == sequence.dtype and _worthwhile(input)
     if dtype is None or not known or sorter is not None or side not in (None, "left", "right"):
         return NotImplemented
     if (sequence.ndim != 1 and sequence.shape[:-1] != input.shape[:-1]) or (side == "left" and right):
         return NotImplemented
+    if sequence.shape[-1] == 0:
+        return NotImplemented
     found = kernels("search", searching.search, dtype, bool(right) or side == "right")
     places = empty(input.shape, np.int64)
-    share = input.size if sequence.ndim == 1 else input.shape[-1]
+    count = input.size if sequence.ndim == 1 else input.shape[-1]
+    parts = -(-count // SEARCHES)
     rows, values = np.ascontiguousarray(sequence), np.ascontiguousarray(input)
-    found.run("search", slots(rows, sequence.shape[-1], values, share, places), input.size, 1024)
+    arguments = slots(rows, sequence.shape[-1], values, count, places, SEARCHES, parts)
+    found.run("search", arguments, input.size // count * parts)
     return places.astype(np.int32) if out_int32 else places
-
-
-KERNELS: Final[dict[str, Callable[..., Any]]] = {
-    "sort": sort, "argsort": argsort, "topk": topk, "kthvalue": kthvalue, "searchsorted": searchsorted,
-}  # fmt: skip

@@ -7,14 +7,15 @@ processors that this process may use: its affinity mask, held against the quota 
 import ctypes
 import math
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from numpy._core import _multiarray_umath
+import numpy  # noqa: F401 - brings its BLAS into the process
 
 __all__ = ["available_processors", "blas_threads", "get_num_threads", "set_num_threads"]
 
@@ -24,10 +25,8 @@ MOST_THREADS: Final = 1024
 def _limits(folder: Path, top: Path, read: Callable[[Path], float]) -> Iterator[float]:
     """The limits of a control group and of those it lies in, as far as this process can see them."""
     while folder.is_relative_to(top):
-        try:
+        with suppress(OSError, ValueError):  # no such file, or no number: no limit here
             yield read(folder)
-        except (OSError, ValueError):  # no such file, or no number: no limit here
-            pass
         folder = folder.parent
 
 
@@ -92,7 +91,7 @@ def get_num_threads() -> int:
     return chosen.number
 
 
-def set_num_threads(int: int) -> None:  # noqa: A002 - PyTorch's name
+def set_num_threads(int: int) -> None:
     """Set how many threads a parallel loop runs on, the calling one included, and how many the BLAS behind NumPy uses.
 
     Results do not depend on it. It holds for the whole process, from the next loop on.
@@ -101,11 +100,11 @@ def set_num_threads(int: int) -> None:  # noqa: A002 - PyTorch's name
         TypeError: if it is not an int. RuntimeError: if it is below 1 or above 1024.
 
     Example:
-        >>> import wengert as wg
-        >>> number = wg.get_num_threads()
-        >>> wg.set_num_threads(1); wg.get_num_threads()
+        >>> from wengert.runtime.threads import get_num_threads, set_num_threads
+        >>> number = get_num_threads()
+        >>> set_num_threads(1); get_num_threads()
         1
-        >>> wg.set_num_threads(number)
+        >>> set_num_threads(number)
     """
     if isinstance(int, bool) or not hasattr(int, "__index__"):
         raise TypeError(f"set_num_threads expects an int, but got {type(int).__name__}")
@@ -133,7 +132,7 @@ _BLAS_NAMES: Final = [
 @lru_cache(maxsize=1)
 def blas_calls() -> BlasCalls | None:
     """Return the calls of the BLAS that NumPy is linked with, or None where it has none (Apple's, or a plain one)."""
-    extension = Path(_multiarray_umath.__file__)
+    extension = Path(str(sys.modules["numpy._core._multiarray_umath"].__file__))
     bundled = extension.parents[2] / "numpy.libs"  # Windows does not look into the libraries that a library needs
     for path in (extension, *sorted(bundled.glob("*openblas*.dll"))):
         try:
@@ -151,45 +150,49 @@ class Blas:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: list[int] = []
+        self._held: list[tuple[int, int]] = []  # (number, thread that holds it there)
         self._free = 1
 
-    def reset_lock(self) -> None:
-        """Make the lock anew, in a child where nobody is left to release it."""
+    def forget_other_threads(self) -> None:
+        """Release what other threads hold, in a forked child, where they no longer exist."""
         self._lock = threading.Lock()
+        here = threading.get_ident()
+        held, self._held = self._held, [hold for hold in self._held if hold[1] == here]
+        if held:
+            self._apply()
+
+    def _apply(self) -> None:
+        calls = blas_calls()
+        if calls is not None:
+            calls.set(min([self._free, *(number for number, _ in self._held)]))
 
     def set(self, number: int) -> None:
         """Set the number that holds while nobody holds it down."""
-        calls = blas_calls()
-        if calls is None:
-            return
         with self._lock:
             self._free = number
-            calls.set(min([number, *self._held]))
+            self._apply()
 
     @contextmanager
     def hold(self, number: int) -> Iterator[None]:
         """Hold it to at most ``number``; holds of several threads may overlap in any order."""
         calls = blas_calls()
-        if calls is None:
-            yield
-            return
+        hold = number, threading.get_ident()
         with self._lock:
-            if not self._held:
+            if calls is not None and not self._held:
                 self._free = calls.get()
-            self._held.append(number)
-            calls.set(min([self._free, *self._held]))
+            self._held.append(hold)
+            self._apply()
         try:
             yield
         finally:
             with self._lock:
-                self._held.remove(number)
-                calls.set(min([self._free, *self._held]))
+                self._held.remove(hold)
+                self._apply()
 
 
 _blas = Blas()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_blas.reset_lock)
+    os.register_at_fork(after_in_child=_blas.forget_other_threads)
 
 
 def blas_threads(number: int) -> Any:

@@ -18,11 +18,11 @@ import threading
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 from weakref import WeakSet
 
 from wengert.codegen import worker_loop as native
-from wengert.codegen.engine import load
+from wengert.codegen.cache import library
 from wengert.codegen.target import host
 from wengert.runtime.threads import blas_threads, chosen, get_num_threads
 
@@ -46,12 +46,12 @@ class _Native:
 
     def __init__(self) -> None:
         names = [native.WORKER, native.STOP, native.LAUNCH, native.PARALLEL_FOR, native.RESUME]
-        library = load(native.worker_loop(host().triple), names)
-        self.worker = library.function(native.WORKER, None)
-        self.stop = library.function(native.STOP, None)
-        self.launch = library.function(native.LAUNCH, ctypes.c_int64)
-        self.parallel_for = library.function(native.PARALLEL_FOR, ctypes.c_int64)
-        self.resume = library.function(native.RESUME, ctypes.c_int64)
+        loop = library("worker loop", names, lambda: native.worker_loop(host().triple))
+        self.worker = loop.function(native.WORKER, None)
+        self.stop = loop.function(native.STOP, None)
+        self.launch = loop.function(native.LAUNCH, ctypes.c_int64)
+        self.parallel_for = loop.function(native.PARALLEL_FOR, ctypes.c_int64)
+        self.resume = loop.function(native.RESUME, ctypes.c_int64)
 
 
 _native = lru_cache(maxsize=1)(_Native)
@@ -91,8 +91,8 @@ class Pool:
             try:
                 worker.start()
             except RuntimeError as error:
-                started = len(self._hosts) + 1
-                warnings.warn(f"loops run on {started} threads, not {self.threads}: {error}", RuntimeWarning, stacklevel=4)
+                message = f"loops run on {len(self._hosts) + 1} threads, not {self.threads}: {error}"
+                warnings.warn(message, RuntimeWarning, stacklevel=4)
                 break
             self._hosts.append(worker)
         self.slots[native.LAYOUT["WORKERS"]] = len(self._hosts)
@@ -129,7 +129,8 @@ _lock = threading.RLock()
 def start_workers() -> Pool:
     """Start the workers, if they do not run yet with the chosen number of threads, and return their pool.
 
-    The first loop does it too. The first start in a process compiles the native loop (some 20 ms).
+    The first loop does it too. The first start in a process brings in the native loop, compiled or from the cache, which
+    takes tens of milliseconds; whoever prepares kernels in the background calls this there.
     """
     global _pool
     with _lock:
@@ -186,7 +187,7 @@ def launch(call: bytes) -> None:
     left = pool.native.launch(pool.address, call)
     if left:
         address, count, grain = struct.unpack_from(HEADER, call)
-        start = ctypes.cast(call, ctypes.c_void_p).value or 0
+        start = ctypes.cast(ctypes.c_char_p(call), ctypes.c_void_p).value or 0
         _finish(address, count, grain, start + struct.calcsize(HEADER), left)
 
 
@@ -272,7 +273,7 @@ def parallel_call(function: Callable[[int, int], object], count: int, grain: int
         array([0.  , 1.  , 1.41, 1.73, 2.  , 2.24])
     """
     if count < 0 or grain < 1:
-        raise ValueError(f"parallel_call takes a count of at least 0 and a grain of at least 1, got {count} and {grain}")
+        raise ValueError(f"parallel_call takes a count from 0 and a grain from 1 on, got {count} and {grain}")
     threads = min(get_num_threads(), -(-count // grain))
     if threads <= 1:
         for begin in range(0, count, grain):

@@ -44,6 +44,8 @@ def _exponential() -> Iterator[tuple[str, Spec]]:
         _after(lambda r: 2**r, lambda r: 1, 1), -0.5001, 0.5001, {"f32": 6, "f64": 12, "wide": 7},
         lambda r: abs(r) / 2**r, parts=1,
     )  # fmt: skip
+    # z^(-1/3), where iteration begins
+    yield "CBRT", Spec(lambda z: z ** (-1 / mp.mpf(3)), 1, 8, {"f32": 6, "f64": 6})
     # sinh(x) = x + x³ p(x²)
     yield "SINH", Spec(
         _even(mp.sinh, lambda x: x, 3), 0, 1, {"f32": 4, "f64": 7}, lambda t: t**1.5 / mp.sinh(mp.sqrt(t))
@@ -71,31 +73,35 @@ def _logarithm() -> Iterator[tuple[str, Spec]]:
 
 def _trigonometric() -> Iterator[tuple[str, Spec]]:
     # sin(r) = r + r³ p(r²), cos(r) = 1 - r²/2 + r⁴ p(r²), tan(r) = r + r³ p(r²)
-    yield "SIN", Spec(
-        _even(mp.sin, lambda r: r, 3), 0, 2.475, {"f32": 4, "f64": 8}, lambda t: t**1.5 / mp.sin(mp.sqrt(t))
-    )
-    yield "SIN_SHORT", Spec(_even(mp.sin, lambda r: r, 3), 0, 0.6175, {"f64": 6}, lambda t: t)
-    yield "COS_SHORT", Spec(_even(mp.cos, lambda r: 1 - r**2 / 2, 4), 0, 0.6175, {"f64": 6}, lambda t: t**2)
-    yield "TAN", Spec(_even(mp.tan, lambda r: r, 3), 0, 0.6175, {"f32": 7}, lambda t: t)
+    yield "SIN", Spec(_even(mp.sin, lambda r: r, 3), 0, 0.64, {"f32": 3, "f64": 6}, lambda t: t)
+    yield "COS", Spec(_even(mp.cos, lambda r: 1 - r**2 / 2, 4), 0, 0.64, {"f32": 3, "f64": 6}, lambda t: t**2)
+    yield "TAN", Spec(_even(mp.tan, lambda r: r, 3), 0, 0.62, {"wide": 8}, lambda t: t)
     # sin(πr) / (πr) = 1 + t p(t), t = r²
     yield "SINC", Spec(
         _after(lambda t: mp.sincpi(mp.sqrt(t)), lambda t: 1, 1), 0, 0.25, {"f32": 5, "f64": 9},
         lambda t: t / mp.sincpi(mp.sqrt(t)),
     )  # fmt: skip
-    # atan(x) = x + x³ p(x²), asin(x) = x + x³ p(x²), both for |x| ≤ 1/2
-    yield "ATAN", Spec(_even(mp.atan, lambda x: x, 3), 0, 0.2501, {"f32": 5, "f64": 12}, lambda t: t)
+    # atan(x) = x + x³ p(x²), asin(x) = x + x³ p(x²)
+    yield "ATAN", Spec(_even(mp.atan, lambda x: x, 3), 0, 0.304, {"f32": 6, "f64": 13}, lambda t: t)
     yield "ASIN", Spec(_even(mp.asin, lambda x: x, 3), 0, 0.2501, {"f32": 5, "f64": 12}, lambda t: t)
+
+
+def _erfcx(a: Any) -> Any:
+    return mp.exp(a * a) * mp.erfc(a)
 
 
 def _error_function() -> Iterator[tuple[str, Spec]]:
     # erf(x) = x p(x²) for small x; erf(x) = 1 - exp(-p(x)) behind
-    yield "ERF_NEAR", Spec(_even(mp.erf, lambda x: 0, 1), 0, 1, {"f32": 6, "f64": 12}, parts=1)
-    yield "ERF_FAR", Spec(
-        lambda a: -mp.log(mp.erfc(a)), 1, 3.95, {"f32": 7}, lambda a: mp.erfc(a) / mp.erf(a)
+    yield "ERF_NEAR", Spec(_even(mp.erf, lambda x: 0, 1), 0, 1, {"f32": 7, "f64": 12}, parts=1)
+    for name, end, terms in (("ERF_FAR", 3.95, {"f32": 7}), ("ERF_FAR64", 5.95, {"f64": 18})):
+        yield name, Spec(lambda a: -mp.log(mp.erfc(a)), 1, end, terms, lambda a: mp.erfc(a) / mp.erf(a))
+    # (1 + 2a) exp(a²) erfc(a) = p(q), q = (a - 4) / (a + 4); (1 + 3y/2) exp(y²/2) Φ(-y) = p(q), q = (y - 6) / (y + 6)
+    yield "ERFC", Spec(lambda q: _erfcx(4 * (1 + q) / (1 - q)) * (1 + 8 * (1 + q) / (1 - q)), -1, 0.75, {"f64": 22}, parts=1)
+    yield "NDTR", Spec(
+        lambda q: _erfcx(6 / mp.sqrt(2) * (1 + q) / (1 - q)) * (1 + 9 * (1 + q) / (1 - q)) / 2, -1, 0.74, {"f64": 22}, parts=1
     )
-    yield "ERF_FAR64", Spec(
-        lambda a: -mp.log(mp.erfc(a)), 1, 5.95, {"f64": 18}, lambda a: mp.erfc(a) / mp.erf(a)
-    )
+    # exp(a²) erfc(a) = t p(t), t = 1 / (1 + 2a/5)
+    yield "ERFCX", Spec(lambda t: _erfcx((1 / t - 1) * 2.5) / t, 0.19, 1, {"wide": 11})
 
 
 SPECS: Final[dict[str, Spec]] = {

@@ -47,7 +47,7 @@ class GuardedMemory:
             _protect(address + start, _PAGE)
 
     def place(self, room: int, array: np.ndarray[Any, Any], at_end: bool) -> np.ndarray[Any, Any]:
-        """Return a copy of an array with its strides, in a room, whose last (or first) byte is the last (or first) of the room."""
+        """Return a copy of an array with its strides, whose last (or first) byte is the last (or first) of a room."""
         low, high = _extent(array)
         if high - low > self.room:
             raise ValueError(f"the array spans {high - low} bytes, a room has {self.room}")

@@ -4,8 +4,8 @@ What is fitted stands in ``wengert.testing.fits``.
 
 The method is Remez's exchange (E. Ya. Remez, 1934; J.-M. Muller, Elementary Functions, 3rd ed., chapter 3) on a fine
 grid of Chebyshev points, in mpmath. The coefficients are rounded to their format one by one, from the constant term up,
-and those behind are fitted again each time, so that they make up for the rounding (after N. Brisebarre and
-S. Chevillard, Efficient polynomial L∞-approximations, ARITH 2007, who search further).
+and those behind make up for the rounding as well as they can in least squares (N. Brisebarre and S. Chevillard,
+Efficient polynomial L∞-approximations, ARITH 2007, search further).
 """
 
 import math
@@ -92,6 +92,15 @@ def _remez(points: list[Any], values: list[Any], weights: list[Any], terms: int)
     return best[1]
 
 
+def _making_up(points: list[Any], weights: list[Any], k: int, terms: int) -> list[float]:
+    """Return the coefficients of t^(k + 1), …, t^(terms - 1) with which they come nearest to t^k."""
+    size = max(abs(t) for t in points)
+    t = np.array([float(v / size) for v in points])
+    columns = t[:, None] ** np.arange(k, terms) * np.array([float(w) for w in weights])[:, None]
+    found = np.linalg.lstsq(columns[:, 1:], columns[:, 0], rcond=None)[0]
+    return [float(c) * float(size) ** -(j + 1) for j, c in enumerate(found)]
+
+
 def fit(spec: Spec, kind: str) -> tuple[float, ...]:
     """Return the coefficients for a format, constant term first; those with a correction as two numbers."""
     terms = spec.terms[kind]
@@ -99,16 +108,16 @@ def fit(spec: Spec, kind: str) -> tuple[float, ...]:
         points = _grid(spec.low, spec.high, 24 * (terms + 2))
         values = [spec.function(t) for t in points]
         weights = [spec.weight(t) if spec.weight else 1 / abs(v) for t, v in zip(points, values, strict=True)]
+        exact = _remez(points, values, weights, terms)
         found: list[float] = []
         for k in range(terms):
-            exact = _remez(points, values, weights, terms - k)[0]
-            pieces = [_rounded(exact, kind)]
+            pieces = [_rounded(exact[k], kind)]
             if k < spec.parts:
-                pieces.append(_rounded(exact - pieces[0], kind))
+                pieces.append(_rounded(exact[k] - pieces[0], kind))
             found += pieces
-            known = sum(map(mpf, pieces))
-            values = [(v - known) / t for t, v in zip(points, values, strict=True)]
-            weights = [w * abs(t) for t, w in zip(points, weights, strict=True)]
+            lost = exact[k] - sum(map(mpf, pieces))
+            for j, c in enumerate(_making_up(points, weights, k, terms)):
+                exact[k + 1 + j] += lost * c
     return tuple(found)
 
 

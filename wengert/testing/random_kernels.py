@@ -1,8 +1,8 @@
 """Random kernels with random data: every construct of the loop IR, in any nesting that the verifier allows.
 
-An *exact* sample uses operations with one right result, on any bits (NaN, infinities, the ends of the integers). The others also
-use mathematical functions and folds of floats, on tame data; nothing jumps there (no comparison, rounding or conversion to an
-integer of an inexact value), so that results may be compared with a tolerance.
+An *exact* sample uses operations with one right result, on any bits (NaN, infinities, the ends of the integers). The others
+also use mathematical functions and folds of floats, on tame data; nothing jumps there (no comparison, rounding or conversion to
+an integer of an inexact value), so that results may be compared with a tolerance.
 """
 
 import random
@@ -13,17 +13,44 @@ from typing import Any, Final
 import numpy as np
 
 from wengert.loops.ir import Buffer, Fold, Kernel, Let, Loop, Param, Stage, Statement, Store, Update, load, size
-from wengert.loops.numerics import numpy_dtype
 from wengert.loops.scalar import (
-    DTYPES, Scalar, bits, cast, const, index, is_float, is_integer, lookup, make, param, rarely, select,
+    DTYPES,
+    Scalar,
+    bits,
+    cast,
+    const,
+    index,
+    is_float,
+    is_integer,
+    lookup,
+    make,
+    param,
+    rarely,
+    select,
 )  # fmt: skip
+from wengert.testing.random_arrays import random_layout, random_numbers
 
 __all__ = ["Sample", "random_sample"]
 
 _EXTENTS: Final = (0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 24, 31, 33)
-_POINTS: Final = 1500  # iterations of a whole nest, about
+_POINTS: Final = 500  # iterations of a whole nest, about
 _COMPUTE: Final = ("f32", "f32", "f32", "f32", "f64", "f64", "i32", "i64", "u8", "i8", "i16", "u16", "u32", "u64")
-_SMOOTH: Final = ("tanh", "sin", "cos", "atan", "erf", "sigmoid", "softplus", "gelu", "gelu_tanh", "silu", "log_sigmoid", "ndtr", "cbrt", "asinh")
+_SMOOTH: Final = (
+    "tanh",
+    "sin",
+    "cos",
+    "atan",
+    "erf",
+    "sigmoid",
+    "softplus",
+    "gelu",
+    "gelu_tanh",
+    "silu",
+    "log_sigmoid",
+    "ndtr",
+    "cbrt",
+    "asinh",
+)
 _FOLDS: Final = {
     "exact float": ("max", "min", "argmax", "argmin"),
     "float": ("sum", "sum", "max", "min", "prod", "welford", "log_sum_exp"),
@@ -91,8 +118,10 @@ class _Builder:
         names = ["i", "j", "k"][: r.choice((0, 1, 1, 2, 2, 2, 3))]
         points = 1
         for name, each in zip(("n", "m", "p"), names, strict=False):
-            small = [e for e in _EXTENTS if points * max(e, 1) <= _POINTS and (each != "k" or e <= 9)]
-            self.sizes[name] = r.choice(small)
+            most = (
+                _POINTS // points if each == names[-1] or r.random() < 0.2 else 8
+            )  # the innermost loop is the long one
+            self.sizes[name] = r.choice([e for e in _EXTENTS if e <= most])
             points *= max(1, self.sizes[name])
         pending = list(zip(names, self.sizes, strict=True))
         body = self.block(pending, _Scope())
@@ -105,6 +134,9 @@ class _Builder:
     def name(self, stem: str) -> str:
         self.count += 1
         return f"{stem}{self.count}"
+
+    def depth(self) -> int:
+        return self.r.choice((1, 2, 2, 3))
 
     # ---- statements
 
@@ -119,7 +151,7 @@ class _Builder:
         return body + self.r.choice(forms)(pending, scope)
 
     def let(self, scope: _Scope) -> Let:
-        value, inexact = self.maybe_inexact(self.dtype(), 3, scope)
+        value, inexact = self.maybe_inexact(self.dtype(), self.depth(), scope)
         found = Let(self.name("t"), value)
         scope.values.append(_Value(make("var", (), value.dtype, (found.name, 0)), inexact))
         return found
@@ -171,7 +203,9 @@ class _Builder:
 
     def update(self, scope: _Scope, variable: str) -> tuple[Fold, Update, bool]:
         dtype = self.main if self.r.random() < 0.8 else "bool"
-        kind = "bool" if dtype == "bool" else "integer" if is_integer(dtype) else "exact float" if self.exact else "float"
+        kind = (
+            "bool" if dtype == "bool" else "integer" if is_integer(dtype) else "exact float" if self.exact else "float"
+        )
         monoid = self.r.choice(_FOLDS[kind])
         fold = Fold(self.name("s"), dtype, monoid)
         value, inexact = self.maybe_inexact(dtype, 2, scope)
@@ -219,8 +253,9 @@ class _Builder:
         if loops and r.random() < 0.12:
             return self.scatter(scope)
         dtype = self.main if r.random() < 0.6 else r.choice(list(DTYPES))
-        value, _ = self.maybe_inexact("f32" if dtype in ("f16", "bf16") else dtype, 3, scope)
-        places, dims = [], []
+        value, _ = self.maybe_inexact("f32" if dtype in ("f16", "bf16") else dtype, self.depth(), scope)
+        places: list[Scalar] = []
+        dims: list[str | int] = []
         for name, n in loops:
             flip = r.random() < 0.15
             places.append(size(n) - 1 - index(name) if flip else index(name))
@@ -251,50 +286,13 @@ class _Builder:
 
     def buffer(self, dims: tuple[str | int, ...], dtype: str, role: str, limit: int | None = None) -> Buffer:
         """A new buffer in any layout, with its data (integers from 0 to ``limit``, if given)."""
-        r = self.r
-        shape = tuple(self.sizes[d] if isinstance(d, str) else d for d in dims)
-        data = self.numbers(dtype, shape, limit)
-        strides: list[int | None] = [None] * len(dims)
-        form = r.random()
-        if form < 0.5 and dims:
-            data, strides[-1] = np.ascontiguousarray(data), 1
-        elif form < 0.65 and dims:  # a wider layout: every second element
-            wide = np.zeros((*shape[:-1], shape[-1] * 2), data.dtype)
-            data = _copy_to(wide[..., ::2], data)
-        elif form < 0.8 and dims:
-            axis = r.randrange(len(dims))
-            data = np.flip(np.ascontiguousarray(np.flip(data, axis)), axis)
-        else:
-            data = np.array(data, order="F")
-        if role == "in" and dims and r.random() < 0.2:
-            axis = r.randrange(len(dims))
-            first = tuple(slice(0, 1) if a == axis else slice(None) for a in range(len(dims)))
-            if shape[axis]:
-                data = np.broadcast_to(data[first], shape)
-                strides = [None] * len(dims)
-                strides[axis] = r.choice((0, None))
-        made = Buffer(self.name("x" if role == "in" else "y"), dtype, dims, tuple(strides), role)
+        shape = tuple(map(self.extent, dims))
+        data = random_numbers(self.data, dtype, shape, self.wild, limit)
+        data, strides = random_layout(self.r, data, role == "in")
+        made = Buffer(self.name("x" if role == "in" else "y"), dtype, dims, strides, role)
         self.buffers.append(made)
         self.arrays[made.name] = data
         return made
-
-    def numbers(self, dtype: str, shape: tuple[int, ...], limit: int | None) -> Any:
-        new = numpy_dtype(dtype)
-        if limit is not None:
-            return self.data.integers(0, max(limit, 1), shape).astype(new)
-        if dtype == "bool":
-            return self.data.random(shape) < 0.5
-        if is_integer(dtype):
-            low, high = (np.iinfo(new).min, np.iinfo(new).max) if self.wild else (0 if dtype[0] == "u" else -9, 9)
-            found = self.data.integers(low, high, shape, dtype=new, endpoint=True)
-            return np.asarray(np.where(self.data.random(shape) < 0.1, new.type(self.r.choice((low, high, 0))), found))
-        found = self.data.uniform(-2, 2, shape)
-        if self.wild:
-            found = np.where(self.data.random(shape) < 0.3, found * 10.0 ** self.data.integers(-50, 50, shape), found)
-            special = self.data.choice([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 1e-310, 65520.0], shape)
-            found = np.where(self.data.random(shape) < 0.2, special, found)
-        with np.errstate(all="ignore"):
-            return np.asarray(found).astype(new)
 
     def place(self, n: str | int, scope: _Scope) -> tuple[Scalar, Scalar | None]:
         """An index for a dimension, and the guard that it needs."""
@@ -309,11 +307,17 @@ class _Builder:
             return const(r.randrange(n), "i64"), None
         loops = [index(v) for v in scope.loops]
         if loops and form < 0.8 and (self.sizes[n] if isinstance(n, str) else n):
-            held = self.buffer((scope.loops[r.choice(loops).data],), r.choice(("i64", "i32", "u8")), "in", self.extent(n))
+            held = self.buffer(
+                (scope.loops[r.choice(loops).data],), r.choice(("i64", "i32", "u8")), "in", self.extent(n)
+            )
             variable = r.choice([v for v, m in scope.loops.items() if m == held.dims[0]])
             return cast(load(held, index(variable)), "i64"), None
         factor, by = r.choice((1, 1, 2, -1)), r.choice((-2, -1, 1, 2, 3))
-        i = (r.choice(loops) * factor if factor != 1 else r.choice(loops)) + by if loops else const(r.randint(-1, 3), "i64")
+        i = (
+            (r.choice(loops) * factor if factor != 1 else r.choice(loops)) + by
+            if loops
+            else const(r.randint(-1, 3), "i64")
+        )
         if r.random() < 0.2:
             i = i % r.randint(1, 4) if r.random() < 0.5 else i // r.randint(1, 3)
         return i, i.ge(0) & i.lt(limit)
@@ -437,7 +441,7 @@ class _Builder:
         if not self.param_dtypes or (len(self.param_dtypes) < 3 and self.r.random() < 0.3):
             name, dtype = self.name("a"), self.r.choice((*_COMPUTE, "bool"))
             self.param_dtypes[name] = dtype
-            self.params[name] = self.numbers(dtype, (), None)[()]
+            self.params[name] = random_numbers(self.data, dtype, (), self.wild)[()]
         name = self.r.choice(list(self.param_dtypes))
         return param(name, self.param_dtypes[name])
 
@@ -455,7 +459,7 @@ class _Builder:
         else:
             options: list[str | int] = [*dict.fromkeys(scope.loops.values()), *([3] if self.r.random() < 0.2 else [])]
             dims = tuple(d for d in options if self.r.random() < 0.8)
-            kinds = (dtype, dtype, *( ("f16", "bf16") if is_float(dtype) else ()), self.r.choice(list(DTYPES)))
+            kinds = (dtype, dtype, *(("f16", "bf16") if is_float(dtype) else ()), self.r.choice(list(DTYPES)))
             source = self.buffer(dims, self.r.choice(kinds), "in")
         places = [self.place(d, scope) for d in source.dims]
         guards = [g for _, g in places if g is not None]
@@ -464,11 +468,6 @@ class _Builder:
             assert guard is not None
             guard = guard & g
         return load(source, *(i for i, _ in places), guard=guard)
-
-
-def _copy_to(target: Any, source: Any) -> Any:
-    target[...] = source
-    return target
 
 
 def _converted(x: Scalar, dtype: str) -> Scalar:

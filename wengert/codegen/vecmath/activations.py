@@ -1,12 +1,14 @@
 """sigmoid, silu, softplus, log_sigmoid, logaddexp: functions of exp(-|x|), which is at most 1."""
 
+import math
 from typing import Final
 
 from wengert.codegen.vecmath.exponential import LOWEST, power_part, reduce
-from wengert.codegen.vecmath.parts import absolute, above, fast_two_sum, fma, format_of, power_of_two, scale
-from wengert.loops.scalar import Scalar, const, rarely, select
+from wengert.codegen.vecmath.logarithm import log1p_of_pair
+from wengert.codegen.vecmath.parts import Pair, absolute, above, fast_two_sum, fma, format_of, power_of_two, scale, two_sum
+from wengert.loops.scalar import Scalar, cast, const, rarely, select
 
-__all__ = ["sigmoid", "sigmoid_times", "silu"]
+__all__ = ["log_sigmoid", "logaddexp", "sigmoid", "silu", "softplus"]
 
 NORMAL_FROM: Final = {"f32": -87.0, "f64": -708.0}  # exp(x) is a normal number
 
@@ -19,22 +21,29 @@ def sigmoid_times(factor: Scalar | None, x: Scalar) -> Scalar:
     """
     size = -absolute(x)
     n, r, low = reduce(size)
-    e = ((r + (power_part(r) + low)) + 1.0) * power_of_two(n[1], format_of(x))
+    e = (_growth(r, low, None) + 1.0) * power_of_two(n[1], format_of(x))
     high, low = fast_two_sum(const(1.0, x.dtype), e)
     numerator = select(x.lt(0.0), e, 1.0)
     q = numerator / high
     inverse = fma(high, -8 / 17, 24 / 17)  # of a number in [1, 2], within 1/17
     correction = fma(-q, low, fma(-q, high, numerator)) * inverse
     usual = q + correction if factor is None else fma(factor, q, factor * correction)
-    return rarely(size.lt(NORMAL_FROM[x.dtype]), tail(const(1.0, x.dtype) if factor is None else factor, x), usual)
+    limit = const(1.0, x.dtype) if factor is None else factor
+    return rarely(size.lt(NORMAL_FROM[x.dtype]), select(x.gt(0.0), limit, _tail(limit, x)), usual)
 
 
-def tail(factor: Scalar, x: Scalar) -> Scalar:
-    """Return factor · exp(x) for x ≪ 0, rounded once; and the factor for x ≫ 0."""
+def _growth(r: Scalar, low: Scalar, extra: Scalar | None) -> Scalar:
+    """Return exp(r + low + extra) - 1 for a tiny ``low`` and a small ``extra``; no ``extra`` is 0."""
+    rest = power_part(r)
+    return r + (rest + (low if extra is None else fma(extra, (r + rest) + 1.0, low)))
+
+
+def _tail(factor: Scalar, x: Scalar, extra: Scalar | None = None) -> Scalar:
+    """Return factor · exp(x + extra) for x ≪ 0, rounded once where it is subnormal."""
     lowest = LOWEST[x.dtype] * 1.2
     n, r, low = reduce(above(x, lowest))
-    small = scale(factor * ((r + (power_part(r) + low)) + 1.0), n)
-    return select(x.gt(0.0), factor, select(x.lt(lowest), factor * 0.0, small))
+    small = scale(factor * (_growth(r, low, extra) + 1.0), n)
+    return select(x.lt(lowest), factor * 0.0, small)
 
 
 def sigmoid(x: Scalar) -> Scalar:
@@ -45,3 +54,36 @@ def sigmoid(x: Scalar) -> Scalar:
 def silu(x: Scalar) -> Scalar:
     """x / (1 + exp(-x))."""
     return sigmoid_times(x, x)
+
+
+def _log1p_exp(x: Scalar, extra: Scalar | None = None) -> Scalar:
+    """Return log(1 + exp(x + extra)) for x ≤ 0; the exponential is a pair."""
+    n, r, low = reduce(x)
+    high, low = fast_two_sum(const(1.0, x.dtype), _growth(r, low, extra))
+    power = power_of_two(n[1], format_of(x))
+    usual = log1p_of_pair(Pair(high * power, low * power))
+    return rarely(x.lt(NORMAL_FROM[x.dtype]), _tail(const(1.0, x.dtype), x, extra), usual)
+
+
+def softplus(x: Scalar) -> Scalar:
+    """log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|))."""
+    return _log1p_exp(-absolute(x)) + above(x, 0.0)
+
+
+def log_sigmoid(x: Scalar) -> Scalar:
+    """-log(1 + exp(-x))."""
+    return -softplus(-x)
+
+
+def logaddexp(a: Scalar, b: Scalar) -> Scalar:
+    """log(exp(a) + exp(b)) = max(a, b) + log(1 + exp(-|a - b|)), in float64.
+
+    In float64 the error is at most 2 units in the last place of the larger of the result and |max(a, b)|: the two terms
+    may cancel.
+    """
+    x, y = cast(a, "f64"), cast(b, "f64")
+    larger, smaller = select(x.gt(y), x, y), select(x.gt(y), y, x)
+    gap, low = two_sum(smaller, -larger)
+    infinite = absolute(gap).eq(math.inf) | x.eq(y)
+    gap = select(x.eq(y), 0.0, gap)
+    return cast(larger + _log1p_exp(gap, select(infinite, 0.0, low)), a.dtype)

@@ -13,7 +13,7 @@ from wengert.loops.scalar import Scalar, as_scalar, bits, const, make, select
 
 __all__ = [
     "Format", "Pair", "absolute", "above", "add_pair", "below", "fast_two_sum", "flip_sign", "fma", "format_of", "is_nan",
-    "mul_pair", "nearest", "polynomial", "power_of_two", "scale", "sign_bits", "sqrt", "two_product", "two_sum",
+    "mul_pair", "nearest", "polynomial", "power_of_two", "rint", "scale", "sign_bits", "sqrt", "two_product", "two_sum",
 ]  # fmt: skip
 
 
@@ -68,6 +68,11 @@ def fma(a: Any, b: Any, c: Any) -> Scalar:
 def sqrt(x: Scalar) -> Scalar:
     """Return the square root."""
     return make("sqrt", (x,))
+
+
+def rint(x: Scalar) -> Scalar:
+    """Return the nearest integer."""
+    return make("rint", (x,))
 
 
 def absolute(x: Scalar) -> Scalar:
