@@ -19,9 +19,11 @@ def cores() -> int:
 def limit_threads(threads: int) -> None:
     """Tell every framework started from now on, by its environment, how many threads to use.
 
-    One thread means one core: frameworks that look at the cores instead of the environment then agree.
+    One thread means one core: frameworks that look at the cores instead of the environment then agree. wengert's native
+    kernels are made in the first calls, as the others' are, and not beside the measured ones.
     """
     os.environ.update(dict.fromkeys(_THREADS, str(threads)))
+    os.environ["WENGERT_NATIVE"] = "wait"
     if threads == 1 and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 

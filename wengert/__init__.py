@@ -95,6 +95,7 @@ _SUBPACKAGES = (
 _ELSEWHERE = {
     **dict.fromkeys(("cond", "while_loop", "vmap"), "func"),
     **dict.fromkeys(("load", "load_file", "save", "save_file"), "serialization"),
+    **dict.fromkeys(("get_num_threads", "set_num_threads"), "runtime.threads"),
     **dict.fromkeys((
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor",
         "LongTensor", "ShortTensor",

@@ -16,7 +16,9 @@ from wengert.codegen.engine import Library
 
 PROGRAM = """
 import ctypes, sys
+from wengert.codegen import cache
 from wengert.codegen.cache import counters, library
+cache.environment = lambda: bytes(32)  # whoever edits the code generator meanwhile does not make it another one
 def text(i):
     return f"define i64 @f(i64 %x) {{\\n %y = add i64 %x, {i}\\n ret i64 %y\\n}}"
 for i in range(int(sys.argv[1])):

@@ -10,7 +10,8 @@ from tests.codegen.guard import guarded
 from tests.runtime.samples import DTYPES, IDS, is_float, sample
 from wengert.codegen import scanning as scan_kernels
 from wengert.codegen import scattering as scatter_kernels
-from wengert.codegen import selecting, sorting as sort_kernels
+from wengert.codegen import selecting
+from wengert.codegen import sorting as sort_kernels
 from wengert.codegen.engine import assembly
 from wengert.runtime import scanning, scattering, sorting
 from wengert.testing.opcheck_native import natively

@@ -70,7 +70,9 @@ def test_no_proof_is_wrong() -> None:
     count = 0
     for _ in range(400):
         facts = Facts()
-        sums = [Linear(r.randint(-4, 4), {a: c for a in atoms if (c := r.randint(-2, 2))}) for _ in range(r.randint(1, 4))]
+        sums = [
+            Linear(r.randint(-4, 4), {a: c for a in atoms if (c := r.randint(-2, 2))}) for _ in range(r.randint(1, 4))
+        ]
         facts.known += sums
         for a in atoms:  # inside the box
             facts.known += [Linear(4, {a: 1}), Linear(4, {a: -1})]

@@ -75,7 +75,7 @@ def test_elements(dtype: Any) -> None:
                 if dtype.kind == "b" and reduce == "mean":
                     continue
                 got = scattering.scatter_reduce(x, dim, wide, slices, reduce, include_self=include_self)
-                known: Any = numpy_kernels.scatter_reduce(x, dim, wide, slices, reduce, include_self)  # type: ignore[arg-type]
+                known: Any = numpy_kernels.scatter_reduce(x, dim, wide, slices, reduce, include_self)
                 assert equal(got, known), (x.shape, dim, len(index), reduce, include_self)
 
 
@@ -128,7 +128,7 @@ def test_a_position_outside_is_left_to_numpy_and_nothing_is_written(wrong: int) 
 def test_indices_of_other_integers(dtype: Any) -> None:
     x, index = np.arange(12.0).reshape(4, 3), np.array([3, 0, 3], dtype)
     assert equal(scattering.take_rows(x, index), x[index])
-    assert equal(scattering.scatter_add(x, 1, np.tile(index % 3, (4, 1)), np.ones((4, 3))), x + [3.0, 0, 0])
+    assert equal(scattering.scatter_add(x, 1, np.tile(index % 3, (4, 1)), np.ones((4, 3))), x + np.array([3.0, 0, 0]))
     strided = np.repeat(index, 2)[::2]
     assert equal(scattering.take_rows(np.asfortranarray(x), strided), x[index])
 

@@ -34,7 +34,7 @@ def order_of(x: Any, dim: int, descending: bool) -> Any:
 def check(found: Any, x: Any, order: Any, dim: int = -1) -> None:
     """Check (values, indices), the values by their bits: zeros keep their signs and NaNs their bits."""
     values, indices = found
-    assert indices.dtype == np.int64 and values.dtype == x.dtype
+    assert (values.dtype, indices.dtype) == (x.dtype, np.int64)
     np.testing.assert_array_equal(indices, order)
     np.testing.assert_array_equal(bits(values), bits(np.take_along_axis(x, order, dim)))
 
@@ -134,7 +134,7 @@ def test_unique(dtype: Any) -> None:
         known = np.unique(wide(x), return_inverse=True, return_counts=True, equal_nan=False)
         assert equal(wide(values), known[0])
         np.testing.assert_array_equal(counts, known[2])
-        assert inverse.shape == x.shape and counts.sum() == x.size
+        assert (inverse.shape, counts.sum()) == (x.shape, x.size)
         assert equal(wide(values[inverse]), wide(x))
 
 

@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CPU", "Devices", "device", "devices", "index_of", "placed", "to_device", "unplaced"]
+__all__ = [
+    "CPU", "Devices", "arrived", "device", "devices", "index_of", "made_there", "on_host", "placed", "same_device", "to_device",
+    "unplaced",
+]  # fmt: skip
 
 _KEY = "wengert.device"
 _dtypes: dict[tuple[Any, str, int | None], Any] = {}
@@ -138,3 +141,45 @@ def unplaced(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return placed(value, None)
     return [unplaced(v) for v in value] if isinstance(value, list) else value
+
+
+def made_there(array: Any, where: Any) -> Any:
+    """Return a user's new array as one on the device asked for; None: the default one.
+
+    Raises:
+        RuntimeError: for a device that does not exist.
+    """
+    target = to_device(where)
+    return placed(array, devices.default if where is None else target.index or 0) if devices.several else array
+
+
+def same_device(x: Any, y: Any) -> bool:
+    """Whether two arrays are on one device; those on none count as on the first."""
+    return not devices.several or (index_of(x.dtype) or 0) == (index_of(y.dtype) or 0)
+
+
+def on_host(array: Any) -> Any:
+    """Return the array of a tensor for code outside wengert.
+
+    Raises:
+        TypeError: if it is on another device than the first.
+    """
+    index = index_of(array.dtype) if devices.several else None
+    if index:
+        raise TypeError(
+            f"a tensor on cpu:{index} cannot be read as a NumPy array; use .cpu() to copy it to the first device"
+        )
+    return array if index is None else placed(array, None)
+
+
+def arrived(array: Any) -> Any:
+    """Return an array that another process wrote as one of this process, on the same device.
+
+    Raises:
+        RuntimeError: if that does not exist here.
+    """
+    index = index_of(array.dtype)
+    if index is None:
+        return array
+    device("cpu", index)
+    return array if devices.several else placed(array, None)

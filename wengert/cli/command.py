@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from wengert.cli import cache, demo, info, machine, operators
+from wengert.cli import cache, demo, info, kernel, machine, operators
 from wengert.cli.extras import MissingExtraError
 
 __all__ = ["build_parser", "main"]
@@ -16,7 +16,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of ``python -m wengert``; each command's function is its ``run`` default."""
     parser = argparse.ArgumentParser(prog="python -m wengert", description="Differentiable programming in Python.")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (demo, operators, info, cache, machine):
+    for module in (demo, operators, info, cache, machine, kernel):
         command = commands.add_parser(module.NAME, help=module.HELP, description=module.DESCRIPTION)
         module.add_arguments(command)
         command.set_defaults(run=module.run)

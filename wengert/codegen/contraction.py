@@ -12,7 +12,24 @@ from typing import Any, Final, NamedTuple
 from llvmlite import ir
 
 from wengert.codegen.build import (
-    VOID, at, below, choose, first_lanes, function, kernel, loop, minimum, minus, number, plus, prefetch, read, read_first, slot, times, write,
+    VOID,
+    at,
+    below,
+    choose,
+    first_lanes,
+    function,
+    kernel,
+    loop,
+    minimum,
+    minus,
+    number,
+    plus,
+    prefetch,
+    read,
+    read_first,
+    slot,
+    times,
+    write,
     write_first,
 )  # fmt: skip
 from wengert.codegen.expressions import Expressions
@@ -106,7 +123,7 @@ class Epilogue(NamedTuple):
 def masked_reads(vector_bytes: int) -> bool:
     """Whether vectors are read under a mask in one instruction.
 
-    If not, panels of B that are not full must be packed; but for tiles of one row, since a matrix that is read once is not packed.
+    If not, panels of B that are not full must be packed; but for tiles of one row, as a matrix that is read once is not packed.
     """
     return vector_bytes >= 32
 
@@ -143,11 +160,11 @@ class Product:
         self._tiles()
 
     def _tiles(self) -> None:
-        """Emit the functions for tiles; few of them where a tile has many vectors."""
+        """Emit the functions for tiles; of tiles of one row, which are many, only what is needed."""
         vectors = self.tile.vectors
-        self.widths = [v for v in range(1, vectors + 1) if vectors <= 4 or v == vectors or v & (v - 1) == 0]
         self.edge = self._edge()
-        self.full = {v: self._full(self.tile._replace(vectors=v)) for v in self.widths if vectors <= 4 or v == vectors}
+        widths = range(1, vectors + 1) if self.tile.rows > 1 else [vectors]
+        self.full = {v: self._full(self.tile._replace(vectors=v)) for v in widths}
 
     # ---- the kernel
 
@@ -239,11 +256,12 @@ class Product:
         """Emit a tile that has all its rows, and whole vectors; its sums go from registers to the result."""
         x = Function(self.module, f"full{tile.vectors}", [POINTER] * 9)
         b = x.builder
-        args, left, right, *_, scratch, ahead = x.arguments
-        places = Places(*x.arguments[1:7], number(tile.rows), number(tile.columns))
+        args, left, right, partial, out, addend, bias, scratch, ahead = x.arguments
+        places = Places(left, right, partial, out, addend, bias, number(tile.rows), number(tile.columns))
         vectors = [(r, v) for r in range(tile.rows) for v in range(tile.vectors)]
         row = slot(b, args, Slot.partial_row)
-        held = [at(b, places.partial, times(b, r, row), v * tile.lanes * self.size) for r, v in vectors]
+        lines = [at(b, places.partial, times(b, r, row)) for r in range(tile.rows)]
+        held = [at(b, lines[r], v * tile.lanes * self.size) for r, v in vectors]
         self._prefetch(b, places.partial, row, tile, ahead)
         start = choose(
             b,
@@ -258,32 +276,40 @@ class Product:
                 write(b, value, at(b, scratch, (r * self.tile.vectors + v) * tile.lanes * self.size))
             b.call(self.finish, [args, *places[2:], scratch])
         else:
-            self._store(x, places, vectors, sums, held)
+            self._store(x, places, tile, sums, held)
         return x.close()
 
-    def _store(self, x: "Function", places: Places, vectors: Any, sums: list[Any], held: list[Any]) -> None:
+    def _store(self, x: "Function", places: Places, tile: Tile, sums: list[Any], held: list[Any]) -> None:
         """Emit the end of a full tile, from registers."""
         b, args = x.builder, x.arguments[0]
         with b.if_else(self._flag(b, args, Slot.last)) as (last, more):
             with last:
-                values = self._numbers(b, args)
-                for (r, v), value in zip(vectors, sums, strict=True):
-                    offset = v * self.tile.lanes
-                    known = {**values, "sum": Value(value, True)}
-                    if self.epilogue.addend:
-                        place = at(
-                            b, places.addend, times(b, r, slot(b, args, Slot.addend_row)), offset * self.out_size
-                        )
-                        known["addend"] = Value(read(b, place, self._result_type()), True)
+                known = self._numbers(b, args)
+                biases = self._column_biases(b, places, tile)
+                out_row, addend_row = slot(b, args, Slot.out_row), slot(b, args, Slot.addend_row)
+                for r in range(tile.rows):
+                    out, addend = at(b, places.out, times(b, r, out_row)), at(b, places.addend, times(b, r, addend_row))
                     if self.epilogue.bias == "row":
                         known["bias"] = Value(read(b, at(b, places.bias, r * self.size), self.total.element), False)
-                    elif self.epilogue.bias:
-                        known["bias"] = Value(read(b, at(b, places.bias, offset * self.size), self.total), True)
-                    done = x.value(self.epilogue.formula(self.how.total), known, self.tile.lanes)
-                    write(b, done, at(b, places.out, times(b, r, slot(b, args, Slot.out_row)), offset * self.out_size))
+                    for v in range(tile.vectors):
+                        offset = v * tile.lanes * self.out_size
+                        known["sum"] = Value(sums[r * tile.vectors + v], True)
+                        if self.epilogue.bias == "column":
+                            known["bias"] = biases[v]
+                        if self.epilogue.addend:
+                            known["addend"] = Value(read(b, at(b, addend, offset), self._result_type()), True)
+                        done = x.value(self.epilogue.formula(self.how.total), known, tile.lanes)
+                        write(b, done, at(b, out, offset))
             with more:
                 for place, value in zip(held, sums, strict=True):
                     write(b, value, place)
+
+    def _column_biases(self, b: Any, places: Places, tile: Tile) -> list[Value]:
+        """Return the biases of the columns of a tile, vector by vector."""
+        if self.epilogue.bias != "column":
+            return []
+        offsets = [v * tile.lanes * self.size for v in range(tile.vectors)]
+        return [Value(read(b, at(b, places.bias, offset), self.total), True) for offset in offsets]
 
     def _prefetch(self, b: Any, partial: Any, row: Any, tile: Tile, ahead: Any) -> None:
         """Emit hints of what will soon be needed: the sums of the tile below, and a share of the next panel of B."""
@@ -302,10 +328,10 @@ class Product:
         places = Places(*x.arguments[1:9])
         prepare = self._prepare()
         b.call(prepare, [args, places.partial, places.rows, places.columns, scratch])
-        heights = [h for h in (1, 4, 8) if h <= self.tile.rows]
+        heights = [h for h in (4, 8) if h < self.tile.rows] + [self.tile.rows]
         done = b.append_basic_block("computed")
         for height in heights:
-            for width in self.widths:
+            for width in range(1, self.tile.vectors + 1):
                 part = Tile(height, width, self.tile.lanes)
                 fits = b.and_(
                     b.icmp_signed("<=", minimum(b, places.rows, self.tile.rows), number(height)),

@@ -14,8 +14,9 @@ from llvmlite import ir
 from wengert.codegen import access
 from wengert.codegen.expressions import Expressions
 from wengert.codegen.lanes import BOOL, BYTE, I64, POINTER, Lanes, Value, constant, splat, type_of, vector_of
+from wengert.codegen.operations import intrinsic
 from wengert.loops.ir import MONOIDS, Buffer, Fold, Kernel, Let, Loop, Stage, Statement, Store, Update, walk
-from wengert.loops.scalar import OPS, Scalar, index, make, size_of
+from wengert.loops.scalar import OPS, Scalar, index, is_float, make, size_of
 
 __all__ = ["bounds_checked", "emit", "slots"]
 
@@ -94,7 +95,7 @@ class Emitter(Expressions):
         """Take the memory of a stage from the stack, once for the whole call."""
         count = self.builder.mul(self.value(stage.size).llvm, ir.Constant(I64, size_of(stage.dtype)))
         memory = self.builder.alloca(BYTE, size=count)
-        memory.align = 64
+        memory.align, memory.type = 64, POINTER
         self.arguments["pointer", stage.name] = memory
         self.stages[stage.name] = Buffer(stage.name, stage.dtype, (stage.size.data,), (1,))
 
@@ -124,12 +125,20 @@ class Emitter(Expressions):
         fold = self.folds[statement.name]
         parts = [self.accumulators[fold.name, p] for p in range(MONOIDS[fold.monoid].parts)]
         old = [self.load(p) for p in parts]
-        new = self.combine(fold, old, [self.value(v) for v in statement.values])
+        new = self.fused(fold, old[0], statement.values[0])
+        new = self.combine(fold, old, [self.value(v) for v in statement.values]) if new is None else new
         mask = None if self.lanes is None else self.lanes.mask
         for part, before, after in zip(parts, old, new, strict=True):
             llvm = self.spread(after) if before.vector else after.llvm
             self.builder.store(llvm if mask is None else self.builder.select(mask, llvm, before.llvm), part)
         self.forget({fold.name})
+
+    def fused(self, fold: Fold, old: Value, value: Scalar) -> list[Value] | None:
+        """Return a sum with a product added to it, rounded once where the processor can; None for any other update."""
+        if fold.monoid != "sum" or value.op != "mul" or not is_float(value.dtype) or self.known(value) is not None:
+            return None
+        old, a, b = self.together(old, *map(self.value, value.args))
+        return [Value(intrinsic(self.builder, "fmuladd", old.llvm.type, [a.llvm, b.llvm, old.llvm]), old.vector)]
 
     def load(self, variable: Any) -> Value:
         """Return what a variable holds."""

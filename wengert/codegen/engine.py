@@ -40,7 +40,7 @@ def _linker() -> tuple[Any, str]:
     """
     with lock():
         number = next(_names)
-        if number % LIBRARIES_PER_LINKER == 0:
+        if not _linkers or number % LIBRARIES_PER_LINKER == 0:
             llvm().check_jit_execution()
             _linkers[:] = [llvm().create_lljit_compiler(_machine(), suppress_errors=True)]
         return _linkers[0], f"wengert{number}"

@@ -40,9 +40,9 @@ __all__ = ["PanelSlot", "emit_panels", "transpose"]
 class PanelSlot(IntEnum):
     """What the argument array of a packing holds, in order; strides are in bytes.
 
-    ``across`` is the stride from row to row of A (column to column of B), ``along`` that from k to k + 1. ``count`` is how many
-    there are. ``table`` is the address of the batches: per batch the address of the matrix and that of its first panel. If there
-    is one batch it may be 0: the last slots are that batch.
+    ``across`` is the stride from row to row of A (column to column of B), ``along`` that from k to k + 1. ``count`` is how
+    many there are. ``table`` is the address of the batches: per batch the address of the matrix and that of its first panel.
+    If there is one batch it may be 0: the last slots are that batch.
     """
 
     across = 0

@@ -42,9 +42,8 @@ class Word:
         self.code = code
         self.llvm = llvm
 
-    def _do(self, name: str, other: Operand, swap: bool = False) -> "Word":
-        pair = [self.llvm, self.like(other).llvm]
-        return Word(self.code, getattr(self.code.builder, name)(*(reversed(pair) if swap else pair)))
+    def _do(self, name: str, other: Operand) -> "Word":
+        return Word(self.code, getattr(self.code.builder, name)(self.llvm, self.like(other).llvm))
 
     def like(self, other: Operand) -> "Word":
         """Return a number as a value of this one's type."""
@@ -61,9 +60,6 @@ class Word:
 
     def __sub__(self, other: Operand) -> "Word":
         return self._do(self._prefix + "sub", other)
-
-    def __rsub__(self, other: Operand) -> "Word":
-        return self._do(self._prefix + "sub", other, True)
 
     def __mul__(self, other: Operand) -> "Word":
         return self._do(self._prefix + "mul", other)
@@ -240,9 +236,9 @@ class Code:
 
     def clear(self, target: Word, size: Operand) -> None:
         """Set ``size`` bytes to zero."""
-        self._memory("memset", (POINTER, I64), target, self.constant(0, BYTE), self.arguments_like(size))
+        self._memory("memset", (POINTER, I64), target, self.constant(0, BYTE), self.number(size))
 
-    def arguments_like(self, value: Operand) -> Word:
+    def number(self, value: Operand) -> Word:
         """Return a size as a value."""
         return value if isinstance(value, Word) else self.i64(int(value))
 
@@ -259,7 +255,7 @@ class Code:
     @contextmanager
     def loop(self, start: Operand, stop: Operand, step: Operand = 1) -> Iterator[Word]:
         """Run the block for start, start + step, … while below ``stop`` (signed)."""
-        variable = self.cell(self.arguments_like(start))
+        variable = self.cell(self.number(start))
         head, body, done = (self.function.append_basic_block() for _ in range(3))
         self.builder.branch(head)
         self.builder.position_at_end(head)
@@ -321,12 +317,10 @@ class Program:
     def __init__(self, name: str) -> None:
         self._module = ir.Module(name)
 
-    def function(self, name: str, arguments: Sequence[Any], result: Any = None, *, inline: bool = False) -> Code:
+    def function(self, name: str, arguments: Sequence[Any], result: Any = None) -> Code:
         """Begin a function that only this program calls; ``code.function`` is what ``call`` takes."""
         code = self.kernel(name, arguments, result)
         code.function.linkage = "internal"
-        if inline:
-            code.function.attributes.add("alwaysinline")
         return code
 
     def kernel(self, name: str, arguments: Sequence[Any] = KERNEL, result: Any = None) -> Code:

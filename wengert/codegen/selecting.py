@@ -6,7 +6,7 @@ from llvmlite import ir
 
 from wengert.codegen.lanes import BYTE, I64, POINTER, vector_of
 from wengert.codegen.program import Program, Word
-from wengert.codegen.sorting import BUCKETS, LEADING, Records, rows_of_tasks
+from wengert.codegen.sorting import BUCKETS, LEADING, Records, count_one, rows_of_tasks
 from wengert.codegen.target import host
 
 __all__ = ["choose_rows", "part_rows"]
@@ -133,7 +133,7 @@ def _bucket_of(records: Records, source: Word, size: Word, k: Word, table: Word)
     code.clear(table, 8 * BUCKETS)
     with code.loop(0, size) as i:
         bucket = _leading(records, code.load(source, i, records.element))
-        code.store(code.load(table, bucket, I64) + 1, table, bucket)
+        count_one(table, bucket)
     found, before = code.cell(code.i64(0)), code.cell(code.i64(0))
     with code.repeat() as escape:
         after = before.get() + code.load(table, found.get(), I64)

@@ -21,7 +21,7 @@ from wengert.codegen.program import Cell, Code, Program, Word
 from wengert.codegen.target import host
 from wengert.loops.scalar import DTYPES
 
-__all__ = ["BUCKETS", "LEADING", "Records", "record_bytes", "rows_of_tasks", "sort_long", "sort_rows"]
+__all__ = ["BUCKETS", "LEADING", "Records", "count_one", "record_bytes", "rows_of_tasks", "sort_long", "sort_rows"]
 
 LEADING: Final = 11  # bits of a key by which a long row is parted
 BUCKETS: Final = 1 << LEADING
@@ -169,7 +169,7 @@ class Records:
             code.clear(table, (mask + 1) * 8)
             with code.loop(0, count) as i:
                 digit = (self.key_of(code.load(current.get(), i, self.kind)) >> shift.get()) & mask
-                code.store(code.load(table, digit, I64) + 1, table, digit)
+                count_one(table, digit)
             _running_total(table, mask + 1)
             source, target = current.get(), spare.get()
             with code.loop(0, count) as i:
@@ -197,6 +197,12 @@ class Records:
         where = code.load(table, bucket, I64)
         code.store(record, target, where)
         code.store(where + 1, table, bucket)
+
+
+def count_one(table: Word, bucket: Word) -> None:
+    """Add one to a bucket's size."""
+    code = table.code
+    code.store(code.load(table, bucket, I64) + 1, table, bucket)
 
 
 def _running_total(table: Word, count: Word) -> None:
@@ -294,7 +300,7 @@ def _count_blocks(code: Code, records: Records) -> None:
         code.clear(table, 8 * BUCKETS)
         with code.loop(start, stop) as i:
             bucket = _bucket(code, records, code.load(source, i, records.kind))
-            code.store(code.load(table, bucket, I64) + 1, table, bucket)
+            count_one(table, bucket)
     code.give()
 
 

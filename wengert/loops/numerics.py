@@ -68,12 +68,13 @@ def _to_odd(x: Any, rest: Any) -> Any:
 
 
 def _fma_exact(a: float, b: float, c: float) -> float:
-    plain = a * b + c
-    if not (np.isfinite(a) and np.isfinite(b) and np.isfinite(c)):
-        return plain
+    if not (np.isfinite(a) and np.isfinite(b)):
+        return a * b + c
+    if not np.isfinite(c):
+        return c  # a · b may only seem to overflow
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if exact == 0:
-        return plain
+        return a * b + c  # exact, and its zero has the right sign
     try:
         return float(exact)
     except OverflowError:

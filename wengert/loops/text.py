@@ -37,6 +37,7 @@ dtype follows it: ``2.0_f32``. ``#`` starts a comment. Inside brackets a line ma
 
 import math
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Final
 
 import numpy as np
@@ -99,7 +100,7 @@ def _sizes_in_dims(buffers: tuple[Buffer, ...]) -> tuple[str, ...]:
 
 
 def _show_buffer(b: Buffer) -> str:
-    dims = [f"{d}" if s is None else f"{d}: {s}" for d, s in zip(b.dims, b.strides, strict=True)]
+    dims = [f"{d}" if s is None else f"{d}: {s}" for d, s in zip_longest(b.dims, b.strides)]
     return f"{'' if b.role == 'in' else b.role + ' '}{b.name}: {b.dtype}[{', '.join(dims)}]"
 
 

@@ -104,8 +104,11 @@ class _Verifier:
 
     def new_name(self, name: str) -> None:
         self.check(
-            name.isidentifier() and name.isascii() and name.partition("_")[0] not in ("inf", "nan")
-            and name not in KEYWORDS and name not in DTYPES,
+            name.isidentifier()
+            and name.isascii()
+            and name.partition("_")[0] not in ("inf", "nan")
+            and name not in KEYWORDS
+            and name not in DTYPES,
             f"{name!r} cannot be a name: expected letters, digits and _, and no word of the text form",
         )
         taken = name in self.defined or name in self.buffers or name in self.folds

@@ -4,7 +4,6 @@ The result does not depend on the number of threads, nor on how the operands lie
 products in the order of k. A call whose shapes, strides and dtypes were seen before does no planning.
 """
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +20,7 @@ __all__ = ["matmul"]
 Array = NDArray[Any]
 
 PLANS: Final = 1024  # that are kept
-_TOTALS: Final = {
+_TOTALS: Final[dict[str, np.dtype[Any]]] = {
     "f32": np.dtype(np.float32),
     "f64": np.dtype(np.float64),
     "bf16": np.dtype(np.float32),
@@ -103,7 +102,11 @@ def matmul(
         call = call._replace(addend=_addend(call, addend if beta != 0 else None), bias=_bias(bias, a, shape))
         plan, done = _run(call, activation)
         turned = done.out is not out
-        if plain and (done.b.base is a and done.a.base is b if turned else done.a is a and done.b is b):
+        if (
+            plain
+            and a.ndim == b.ndim == 2
+            and (done.b.base is a and done.a.base is b if turned else done.a is a and done.b is b)
+        ):
             remember(_known, key, (plan, turned))
     if given is not None and out is not given:
         given[...] = out
@@ -170,7 +173,7 @@ def _bias(bias: Array | None, a: Array, shape: tuple[int, ...]) -> Array | None:
             f"matmul: a bias has one number per column, shape {(shape[-1],)}, or per row, shape {(shape[-2], 1)}; "
             f"got {bias.shape}"
         )
-    return np.ascontiguousarray(bias, _TOTALS[dtype_name(a.dtype) or ""])
+    return np.ascontiguousarray(bias, dtype=_TOTALS[dtype_name(a.dtype) or ""])
 
 
 def _folded(call: Call) -> Call:

@@ -11,10 +11,11 @@ from wengert.loops.symbolic import lowered, trace_rule, trace_update
 from wengert.loops.tracing import Untraceable, symbols
 from wengert.runtime.pointwise import Expression, Pointwise
 from wengert.runtime.pool import adopt
+from wengert.runtime.workers import start_workers
 
 __all__ = ["install", "kernel"]
 
-KERNELS = ("reduction",)  # the modules that declare kernels of operators
+KERNELS = ("normalized", "reduction", "rows", "scanning", "scattering", "sorting")  # the modules with kernels of operators
 Kernel = Callable[..., Any]
 _kernels: dict[str, Kernel] = {}
 _operators: dict[Op, Kernel | None] = {}
@@ -117,4 +118,5 @@ def install() -> None:
     """Open the door for large arrays."""
     for room in KERNELS:
         importlib.import_module(f"wengert.runtime.{room}")
+    start_workers()
     native.run, native.rule, native.update = run, run_rule, run_update

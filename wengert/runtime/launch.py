@@ -2,9 +2,11 @@
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +16,7 @@ from wengert.errors import KernelError
 from wengert.loops.ir import Kernel
 from wengert.runtime.workers import launch, parallel_for
 
-__all__ = ["Launcher", "number_bits", "pointer"]
+__all__ = ["Launch", "Launcher", "number_bits", "pointer", "watched"]
 
 HEADER = object.__basicsize__  # in the memory of an ndarray its data pointer follows what every object begins with
 _word = ctypes.c_int64.from_address
@@ -47,6 +49,40 @@ def number_bits(value: Any, dtype: str) -> int:
     return int(value)
 
 
+class Launch(NamedTuple):
+    """One call of a kernel: which, with what, and the seconds it took."""
+
+    launcher: "Launcher"
+    slots: tuple[int, ...]
+    count: int
+    grain: int
+    seconds: float
+
+
+_watchers: list[Callable[[Launch], None]] = []
+
+
+@contextmanager
+def watched() -> Iterator[list[Launch]]:
+    """Collect the kernels that are called in a block, by any thread.
+
+    Example:
+        >>> import wengert as wg
+        >>> from wengert.testing.opcheck_native import natively
+        >>> with natively(), watched() as launches:
+        ...     _ = wg.ones(100) * 2 + 1
+        >>> len(launches)
+        2
+    """
+    found: list[Launch] = []
+    watcher = found.append
+    _watchers.append(watcher)
+    try:
+        yield found
+    finally:
+        _watchers.remove(watcher)
+
+
 @lru_cache(maxsize=256)
 def _packer(count: int) -> Callable[..., bytes]:
     return struct.Struct(f"{count + 3}q").pack
@@ -74,10 +110,22 @@ class Launcher:
         Raises:
             KernelError: with bounds checks, if an access was outside its buffer.
         """
-        if not self.checks:
+        if _watchers:
+            self._timed(slots, count, grain)
+        elif not self.checks:
             launch(_packer(len(slots))(self.address, count, grain, *slots))
-            return
+        else:
+            self._checked(slots, count, grain)
+
+    def _timed(self, slots: Sequence[int], count: int, grain: int) -> None:
+        start = time.perf_counter()
+        self._checked(slots, count, grain)
+        found = Launch(self, tuple(slots), count, grain, time.perf_counter() - start)
+        for watcher in tuple(_watchers):
+            watcher(found)
+
+    def _checked(self, slots: Sequence[int], count: int, grain: int) -> None:
         arguments = (ctypes.c_int64 * (len(slots) + 1))(*slots, 0)
         parallel_for(self.address, ctypes.addressof(arguments), count, grain)
-        if arguments[len(slots)]:
+        if self.checks and arguments[len(slots)]:
             raise KernelError(f"access {arguments[len(slots)]} of a kernel is outside its buffer")

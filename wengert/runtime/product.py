@@ -79,7 +79,7 @@ def kernels_of(dtype: str, epilogue: Epilogue, kind: str) -> Kernels:
 
 def row_tile(how: Arithmetic, target: Target) -> Tile:
     """Return the tile for products of one row: wide, since only many sums at once keep the processor busy."""
-    return Tile(1, 12, tile_of(how, target).lanes)
+    return Tile(1, 8, tile_of(how, target).lanes)
 
 
 def dot_tile(how: Arithmetic, target: Target) -> Tile:

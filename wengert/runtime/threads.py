@@ -151,7 +151,7 @@ class Blas:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: list[tuple[int, int]] = []  # (number, thread that holds it there)
-        self._free = 1
+        self._free = self._last = 1  # what holds while nobody holds it down; what we set last
 
     def forget_other_threads(self) -> None:
         """Release what other threads hold, in a forked child, where they no longer exist."""
@@ -164,7 +164,14 @@ class Blas:
     def _apply(self) -> None:
         calls = blas_calls()
         if calls is not None:
-            calls.set(min([self._free, *(number for number, _ in self._held)]))
+            self._last = min([self._free, *(number for number, _ in self._held)])
+            calls.set(self._last)
+
+    def _release(self, hold: tuple[int, int]) -> None:
+        with self._lock:
+            if hold in self._held:
+                self._held.remove(hold)
+            self._apply()
 
     def set(self, number: int) -> None:
         """Set the number that holds while nobody holds it down."""
@@ -178,16 +185,20 @@ class Blas:
         calls = blas_calls()
         hold = number, threading.get_ident()
         with self._lock:
-            if calls is not None and not self._held:
-                self._free = calls.get()
-            self._held.append(hold)
-            self._apply()
+            current = calls.get() if calls is not None else 1
+            if not self._held and current != self._last:  # somebody else has chosen it
+                self._free = current
         try:
+            with self._lock:
+                self._held.append(hold)
+                self._apply()
             yield
         finally:
-            with self._lock:
-                self._held.remove(hold)
-                self._apply()
+            try:
+                self._release(hold)
+            except BaseException:  # Ctrl-C in the middle of it must not leave the BLAS slow for good
+                self._release(hold)
+                raise
 
 
 _blas = Blas()

@@ -216,12 +216,12 @@ def _complain(code: int, count: int, grain: int) -> None:
 class _Calls:
     """The chunks of a Python function: threads take a seat and call it until no chunk is left or one has failed."""
 
-    def __init__(self, function: Callable[[int, int], object], count: int, grain: int) -> None:
+    def __init__(self, function: Callable[[int, int], object], count: int, grain: int, seats: int) -> None:
         self._function, self._count, self._grain = function, count, grain
         self._begins = iter(range(0, count, grain))
         self._lock = threading.Lock()
         self.failed: tuple[int, BaseException] | None = None
-        self.seats = 0  # those that were left in order
+        self.left = [False] * seats  # which seats were left in order
 
     def _next(self) -> int | None:
         with self._lock:
@@ -232,7 +232,7 @@ class _Calls:
             if self.failed is None or begin < self.failed[0]:
                 self.failed = begin, error
 
-    def take_seat(self, _arguments: int | None, _begin: int, _end: int) -> None:
+    def take_seat(self, _arguments: int | None, seat: int, _end: int) -> None:
         """Run chunks; what a chunk raises is kept, and ends the loop."""
         begin: int | None = 0
         try:
@@ -240,8 +240,7 @@ class _Calls:
                 self._function(begin, min(begin + self._grain, self._count))
         except BaseException as error:
             self._fail(begin or 0, error)
-        with self._lock:
-            self.seats += 1
+        self.left[seat] = True  # the last thing, and no call: Python handles a signal before it or after the return
 
 
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -279,13 +278,13 @@ def parallel_call(function: Callable[[int, int], object], count: int, grain: int
         for begin in range(0, count, grain):
             function(begin, min(begin + grain, count))
         return
-    calls = _Calls(function, count, grain)
+    calls = _Calls(function, count, grain, threads)
     kernel = _KERNEL(calls.take_seat)
     with blas_threads(1):
         parallel_for(ctypes.cast(kernel, ctypes.c_void_p).value or 0, 0, threads, 1)
     if calls.failed:
         raise calls.failed[1]
-    if calls.seats != threads:  # ctypes drops what is raised before `try` is reached; only a signal is that early
+    if not all(calls.left):  # a signal came outside of `try`, and ctypes dropped what its handler raised
         raise KeyboardInterrupt
 
 

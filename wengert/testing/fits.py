@@ -5,6 +5,7 @@
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from mpmath import mp
@@ -90,22 +91,77 @@ def _erfcx(a: Any) -> Any:
     return mp.exp(a * a) * mp.erfc(a)
 
 
+def _whole_line_erfc(q: Any) -> Any:
+    a = 4 * (1 + q) / (1 - q)
+    return (1 + 2 * a) * _erfcx(a)
+
+
+def _whole_line_ndtr(q: Any) -> Any:
+    y = 6 * (1 + q) / (1 - q)
+    return (1 + 1.5 * y) * _erfcx(y / mp.sqrt(2)) / 2
+
+
 def _error_function() -> Iterator[tuple[str, Spec]]:
     # erf(x) = x p(x²) for small x; erf(x) = 1 - exp(-p(x)) behind
     yield "ERF_NEAR", Spec(_even(mp.erf, lambda x: 0, 1), 0, 1, {"f32": 7, "f64": 12}, parts=1)
     for name, end, terms in (("ERF_FAR", 3.95, {"f32": 7}), ("ERF_FAR64", 5.95, {"f64": 18})):
         yield name, Spec(lambda a: -mp.log(mp.erfc(a)), 1, end, terms, lambda a: mp.erfc(a) / mp.erf(a))
-    # (1 + 2a) exp(a²) erfc(a) = p(q), q = (a - 4) / (a + 4); (1 + 3y/2) exp(y²/2) Φ(-y) = p(q), q = (y - 6) / (y + 6)
-    yield "ERFC", Spec(lambda q: _erfcx(4 * (1 + q) / (1 - q)) * (1 + 8 * (1 + q) / (1 - q)), -1, 0.75, {"f64": 22}, parts=1)
-    yield "NDTR", Spec(
-        lambda q: _erfcx(6 / mp.sqrt(2) * (1 + q) / (1 - q)) * (1 + 9 * (1 + q) / (1 - q)) / 2, -1, 0.74, {"f64": 22}, parts=1
-    )
+    # (1 + 2a) exp(a²) erfc(a) = p(q), q = (a - 4) / (a + 4); (1 + 3y/2) exp(y²/2) Φ(-y) = p(q), q = (y - 6) / (y + 6);
+    # and their derivatives, roughly
+    for name, function, end in (("ERFC", _whole_line_erfc, 0.75), ("NDTR", _whole_line_ndtr, 0.74)):
+        yield name, Spec(function, -1, end, {"f64": 22}, parts=1)
+        slope = partial(mp.diff, function)
+        yield f"{name}_SLOPE", Spec(slope, -0.999, end, {"f64": 5}, lambda q: 1)
     # exp(a²) erfc(a) = t p(t), t = 1 / (1 + 2a/5)
     yield "ERFCX", Spec(lambda t: _erfcx((1 / t - 1) * 2.5) / t, 0.19, 1, {"wide": 11})
 
 
+def _erfinv_ratio(w: Any) -> Any:
+    """Return erfinv(x) / x where w = -log(1 - x²)."""
+    x = mp.sqrt(-mp.expm1(-w))
+    y = mp.erfinv(x)
+    for _ in range(2):  # Newton's steps on log erfc: near 1 mpmath's erfinv has few digits
+        tail = mp.erfc(y)
+        y += tail * mp.log(tail / (mp.exp(-w) / (1 + x))) * mp.sqrt(mp.pi) / 2 * mp.exp(y * y)
+    return y / x
+
+
+def _erfinv() -> Iterator[tuple[str, Spec]]:
+    # erfinv(x) = x p(w - 5/2) for w = -log(1 - x²) ≤ 5, and x p(√w - 17/4) behind
+    yield "ERFINV_NEAR", Spec(lambda v: _erfinv_ratio(v + 2.5), -2.5, 2.5, {"f64": 22}, parts=1)
+    yield "ERFINV_FAR", Spec(lambda v: _erfinv_ratio((v + 4.25) ** 2), -2.02, 1.86, {"f64": 34}, parts=1)
+
+
+def _stirling_rest(t: Any) -> Any:
+    """Return x (lgamma(x) - ((x - 1/2) log x - x + log(2π) / 2)) where t = 1 / x²."""
+    x = 1 / mp.sqrt(t)
+    return x * (mp.loggamma(x) - ((x - 0.5) * mp.log(x) - x + mp.log(2 * mp.pi) / 2))
+
+
+def _digamma_rest(t: Any) -> Any:
+    """Return x² (log x - 1/(2x) - digamma(x)) where t = 1 / x²."""
+    x = 1 / mp.sqrt(t)
+    return x * x * (mp.log(x) - 1 / (2 * x) - mp.digamma(x))
+
+
+def _gamma() -> Iterator[tuple[str, Spec]]:
+    # lgamma(2 + t) = t p(t); digamma(1 + u) = (u - root) p(u - 1/2)
+    with mp.workdps(60):
+        root = mp.findroot(mp.digamma, 1.4616321449683623) - 1
+    yield "LGAMMA", Spec(lambda t: mp.loggamma(2 + t) / t, -0.5, 0.5, {"f64": 20}, parts=1)
+    yield "DIGAMMA", Spec(lambda v: mp.digamma(1.5 + v) / (v + 0.5 - root), -0.5, 0.5, {"f64": 22}, parts=1)
+    # what is left of the asymptotic series, in 1/x²
+    yield "LGAMMA_FAR", Spec(_stirling_rest, 1e-6, 1 / 16, {"f64": 11})
+    yield "DIGAMMA_FAR", Spec(_digamma_rest, 1e-6, 1 / 16, {"f64": 12})
+    # πr cot(πr) = (1 - 4r²) p(r²)
+    yield "COTANGENT", Spec(
+        lambda t: mp.pi * mp.sqrt(t) / mp.tan(mp.pi * mp.sqrt(t)) / (1 - 4 * t), 0, 0.25, {"f64": 15}, parts=1
+    )
+
+
 SPECS: Final[dict[str, Spec]] = {
     **dict(_exponential()), **dict(_logarithm()), **dict(_trigonometric()), **dict(_error_function()),
+    **dict(_erfinv()), **dict(_gamma()),
 }  # fmt: skip
 
 HEADER: Final = '''"""Coefficients of the polynomials, constant term first: made by ``python -m wengert.testing.fits``, see there.

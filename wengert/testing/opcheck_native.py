@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from wengert.core.native import OFF, native
+from wengert.core.registry import ops
 from wengert.core.tensor import from_array
 from wengert.errors import MissingRuleError
 from wengert.settings import settings
@@ -49,7 +50,11 @@ def _of_dtype(case: Case, dtype: Any) -> Callable[[], Callable[[Any], Any]]:
 
 def _computed(case: Case, convert: Callable[[], Callable[[Any], Any]]) -> tuple[list[Any], list[Any]]:
     """Return the results of a call, and the gradients for fixed cotangents."""
-    given, results = case.call(convert())
+    try:
+        given, results = case.call(convert())
+    except MissingRuleError:  # it has no derivative, and says so when a leaf comes
+        detached = convert()
+        given, results = case.call(lambda array: ops.detach(detached(array)))
     values = [r._payload for r in results]
     if not case.sample.grad or case.op.family == "nondifferentiable":
         return values, []
@@ -57,10 +62,7 @@ def _computed(case: Case, convert: Callable[[], Callable[[Any], Any]]) -> tuple[
     if not inputs or not outputs:
         return values, []
     cotangents = directions(np.random.default_rng(case.sample.seed + 2), [r._payload for r in outputs])
-    try:
-        found = grad(outputs, inputs, list(map(from_array, cotangents)), materialize_grads=True)
-    except MissingRuleError:  # of an argument that it is not differentiable by
-        return values, []
+    found = grad(outputs, inputs, list(map(from_array, cotangents)), materialize_grads=True)
     return values, [g._payload for g in found]
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from wengert.errors import KernelError
 from wengert.loops.accesses import expressions
-from wengert.loops.ir import Kernel, Let, Loop, Statement, Store, Update, walk
+from wengert.loops.ir import Kernel, Let, Loop, Stage, Statement, Store, Update, walk
 from wengert.loops.moves import Move
 from wengert.loops.scalar import Scalar, const, postorder, substitute
 from wengert.loops.verify import verify
@@ -16,7 +16,7 @@ __all__ = ["shrink"]
 Case = tuple[Sample, list[Move]]
 
 
-def shrink(case: Case, fails: Callable[[Sample, list[Move]], bool], tries: int = 400) -> Case:
+def shrink(case: Case, fails: Callable[[Sample, list[Move]], bool], tries: int = 1000) -> Case:
     """Return a smaller case that still fails, after at most ``tries`` tries."""
     smaller = True
     while smaller and tries > 0:
@@ -79,7 +79,7 @@ def _with_less(body: Sequence[Statement]) -> Iterator[tuple[Statement, ...]]:
                 yield (*body[:n], replace(s, body=inner), *body[n + 1 :])
             continue
         for x in reversed(postorder(expressions(s))):
-            for less in [*(a for a in x.args if a.dtype == x.dtype), *([const(1, x.dtype)] if x.op != "const" else [])]:
+            for less in [*([const(1, x.dtype)] if x.op != "const" else []), *(a for a in x.args if a.dtype == x.dtype)]:
                 yield (*body[:n], _replaced(s, x, less), *body[n + 1 :])
 
 
@@ -104,7 +104,8 @@ def _replaced(s: Statement, old: Scalar, new: Scalar) -> Statement:
             guard = None
         index = tuple(substitute(i, known) for i in s.index)
         return replace(s, index=index, value=substitute(s.value, known), guard=guard)
-    return s
+    assert isinstance(s, Stage)
+    return replace(s, size=substitute(s.size, known))
 
 
 def _tidy(sample: Sample) -> Sample:

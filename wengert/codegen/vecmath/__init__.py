@@ -8,22 +8,29 @@ of vectors. ``python -m wengert.testing.ulp`` measures the errors.
 from collections.abc import Callable
 from typing import Final
 
-from wengert.codegen.vecmath import activations, exponential, hyperbolic, logarithm, powers
+from wengert.codegen.vecmath import (
+    activations, error_function, exponential, gamma, hyperbolic, logarithm, powers, quantile, trigonometric,
+)  # fmt: skip
+from wengert.codegen.vecmath.power import power
 from wengert.loops.scalar import Scalar
 
 __all__ = ["EXPANSIONS", "expand"]
 
-EXPANSIONS: Final[dict[str, Callable[..., Scalar]]] = {
-    name: getattr(family, name)
-    for family, names in {
-        exponential: ("exp", "exp2", "expm1"),
-        logarithm: ("log", "log2", "log10", "log1p"),
-        hyperbolic: ("sinh", "cosh", "tanh"),
-        activations: ("sigmoid", "silu"),
-        powers: ("rsqrt",),
-    }.items()
-    for name in names
+FAMILIES: Final = {
+    exponential: ("exp", "exp2", "expm1"),
+    logarithm: ("log", "log2", "log10", "log1p"),
+    trigonometric: ("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinc"),
+    hyperbolic: ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
+    error_function: ("erf", "erfc", "ndtr", "gelu"),
+    gamma: ("lgamma", "digamma"),
+    quantile: ("erfinv",),
+    activations: ("sigmoid", "log_sigmoid", "softplus", "silu", "gelu_tanh", "logaddexp"),
+    powers: ("rsqrt", "cbrt", "hypot", "fmod"),
 }
+
+EXPANSIONS: Final[dict[str, Callable[..., Scalar]]] = {
+    name: getattr(family, name) for family, names in FAMILIES.items() for name in names
+} | {"pow": power}
 
 
 def expand(node: Scalar) -> Scalar:

@@ -3,33 +3,38 @@
 import math
 from typing import Final
 
-from wengert.codegen.vecmath.exponential import LOWEST, power_part, reduce
+from wengert.codegen.vecmath.coefficients import EXP
+from wengert.codegen.vecmath.exponential import LOG2_E, LOWEST, power_part, reduce
 from wengert.codegen.vecmath.logarithm import log1p_of_pair
-from wengert.codegen.vecmath.parts import Pair, absolute, above, fast_two_sum, fma, format_of, power_of_two, scale, two_sum
+from wengert.codegen.vecmath.parts import (
+    Pair, absolute, above, fast_two_sum, fma, format_of, nearest, polynomial, power_of_two, scale,
+    two_product, two_sum,
+)  # fmt: skip
 from wengert.loops.scalar import Scalar, cast, const, rarely, select
 
-__all__ = ["log_sigmoid", "logaddexp", "sigmoid", "silu", "softplus"]
+__all__ = ["gelu_tanh", "log_sigmoid", "logaddexp", "sigmoid", "silu", "softplus"]
 
 NORMAL_FROM: Final = {"f32": -87.0, "f64": -708.0}  # exp(x) is a normal number
 
 
-def sigmoid_times(factor: Scalar | None, x: Scalar) -> Scalar:
-    """Return factor · sigmoid(x) = factor · (1 or e) / (1 + e), with e = exp(-|x|); no factor is 1.
+def _sigmoid_times(factor: Scalar | None, x: Scalar, extra: Scalar | None = None) -> Scalar:
+    """Return factor · sigmoid(x + extra) = factor · (1 or e) / (1 + e), with e = exp(-|x + extra|); no factor is 1.
 
     The quotient is corrected by what its rounding and that of 1 + e left. Where e is subnormal its power of two comes
     last, so that the result is rounded once.
     """
-    size = -absolute(x)
+    size, negative = -absolute(x), x.lt(0.0)
     n, r, low = reduce(size)
-    e = (_growth(r, low, None) + 1.0) * power_of_two(n[1], format_of(x))
+    growth = _growth(r, low, None if extra is None else select(negative, extra, -extra))
+    e = (growth + 1.0) * power_of_two(n[1], format_of(x))
     high, low = fast_two_sum(const(1.0, x.dtype), e)
-    numerator = select(x.lt(0.0), e, 1.0)
+    numerator = select(negative, e, 1.0)
     q = numerator / high
     inverse = fma(high, -8 / 17, 24 / 17)  # of a number in [1, 2], within 1/17
     correction = fma(-q, low, fma(-q, high, numerator)) * inverse
     usual = q + correction if factor is None else fma(factor, q, factor * correction)
     limit = const(1.0, x.dtype) if factor is None else factor
-    return rarely(size.lt(NORMAL_FROM[x.dtype]), select(x.gt(0.0), limit, _tail(limit, x)), usual)
+    return rarely(size.lt(NORMAL_FROM[x.dtype]), select(x.gt(0.0), limit, _tail(limit, x, extra)), usual)
 
 
 def _growth(r: Scalar, low: Scalar, extra: Scalar | None) -> Scalar:
@@ -48,12 +53,12 @@ def _tail(factor: Scalar, x: Scalar, extra: Scalar | None = None) -> Scalar:
 
 def sigmoid(x: Scalar) -> Scalar:
     """1 / (1 + exp(-x))."""
-    return sigmoid_times(None, x)
+    return _sigmoid_times(None, x)
 
 
 def silu(x: Scalar) -> Scalar:
     """x / (1 + exp(-x))."""
-    return sigmoid_times(x, x)
+    return _sigmoid_times(x, x)
 
 
 def _log1p_exp(x: Scalar, extra: Scalar | None = None) -> Scalar:
@@ -87,3 +92,30 @@ def logaddexp(a: Scalar, b: Scalar) -> Scalar:
     infinite = absolute(gap).eq(math.inf) | x.eq(y)
     gap = select(x.eq(y), 0.0, gap)
     return cast(larger + _log1p_exp(gap, select(infinite, 0.0, low)), a.dtype)
+
+
+# gelu_tanh(x) = x·sigmoid(x·(SLOPE + CUBE·x²)): 2·√(2/π), and 0.044715 times that, as pairs.
+SLOPE: Final = (1.5957691216057308, -9.96930880911092e-17)
+CUBE: Final = (0.07135481627260025, -6.175149918155315e-19)
+
+
+def gelu_tanh(x: Scalar) -> Scalar:
+    """x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) / 2."""
+    if x.dtype == "f32":
+        wide = cast(x, "f64")
+        phase = wide * fma(wide * wide, CUBE[0], SLOPE[0])
+        return cast(_sigmoid_single(phase) * wide, "f32")
+    square = two_product(x, x)
+    cube = two_product(square.high, const(CUBE[0], "f64"))
+    cube_low = fma(square.high, CUBE[1], fma(square.low, CUBE[0], cube.low))
+    rate = two_sum(const(SLOPE[0], "f64"), cube.high)
+    phase = two_product(x, rate.high)
+    return _sigmoid_times(x, phase.high, fma(x, rate.low + (cube_low + SLOPE[1]), phase.low))
+
+
+def _sigmoid_single(x: Scalar) -> Scalar:
+    """Return sigmoid(x) to float32's precision, in float64; 0 where float32 is."""
+    n, whole = nearest(above(-absolute(x), -300.0), LOG2_E)
+    r = fma(n, -math.log(2), above(-absolute(x), -300.0))
+    e = (fma(r * r, polynomial(r, EXP["wide"]), r) + 1.0) * power_of_two(whole, format_of(x))
+    return select(x.lt(-300.0), 0.0, select(x.lt(0.0), e, 1.0) / (e + 1.0))

@@ -1,0 +1,226 @@
+"""Laying images and weights out so that a convolution is sums of products at fixed distances.
+
+An image is copied into memory with zeros around it, channel by channel. Where windows move by a stride s, every dimension is dealt
+out in s *phases*, element u going to place u // s of phase u % s: neighbouring windows then read neighbours, whatever the
+stride. Each element of a kernel is read at one distance from the start of its window (:mod:`wengert.codegen.convolution`).
+"""
+
+from enum import IntEnum, auto
+from typing import Any
+
+from llvmlite import ir
+
+from wengert.codegen.build import at, below, choose, kernel, loop, minimum, minus, number, plus, read, slot, times, write
+from wengert.codegen.lanes import I64, POINTER, element_type, vector_of
+from wengert.loops.scalar import size_of
+
+__all__ = ["ImageSlot", "PhaseSlot", "WeightSlot", "copy", "emit_images", "emit_weights"]
+
+
+class ImageSlot(IntEnum):
+    """What the argument array of a copy of images holds, in order; strides are in bytes.
+
+    ``low`` is how many zeros are before the elements of a dimension (negative: elements left out), ``stride`` how windows
+    move along it. ``slices``, ``rows`` and ``pitch`` are the sizes of a phase, the last in elements. ``table`` is the address of
+    the phases, one :class:`PhaseSlot` after the other.
+    """
+
+    source = 0
+    image = auto()
+    channel = auto()
+    slice = auto()
+    row = auto()
+    column = auto()
+    channels = auto()
+    depth = auto()
+    height = auto()
+    low_slice = auto()
+    low_row = auto()
+    stride_slice = auto()
+    stride_row = auto()
+    target = auto()
+    slices = auto()
+    rows = auto()
+    pitch = auto()
+    phases = auto()
+    table = auto()
+    plane = auto()  # bytes from channel to channel
+    filled = auto()  # bytes of a channel that phases take; the rest is zeros
+
+
+class PhaseSlot(IntEnum):
+    """A phase: its number by slices and by rows, the elements of a row that are not padding, where they come from, its bytes.
+
+    ``source`` is the distance of the first of these elements from the start of its row, ``step`` that from one to the next.
+    """
+
+    slice = 0
+    row = auto()
+    first = auto()
+    last = auto()
+    source = auto()
+    step = auto()
+    target = auto()
+
+
+def emit_images(dtype: str, lanes: int, name: str = "images") -> str:
+    """Return the LLVM IR of a kernel whose arguments are :class:`ImageSlot`; its range is that of the channels of all images."""
+    b, args, begin, end = kernel(name)
+    get = {s: slot(b, args, s) for s in ImageSlot}
+    table, size = b.inttoptr(get[ImageSlot.table], POINTER), size_of(dtype)
+    source, target = (b.inttoptr(get[s], POINTER) for s in (ImageSlot.source, ImageSlot.target))
+
+    def inside(b: Any, place: Any, stride: ImageSlot, phase: Any, low: ImageSlot, count: ImageSlot) -> tuple[Any, Any]:
+        """Return the place in the source of a place in a phase, and whether there is one."""
+        found = minus(b, plus(b, times(b, place, get[stride]), phase), get[low])
+        return found, b.icmp_unsigned("<", found, get[count])
+
+    def plane(b: Any, index: Any, _: Any) -> None:
+        image, channel = b.udiv(index, get[ImageSlot.channels]), b.urem(index, get[ImageSlot.channels])
+        start = at(b, source, times(b, image, get[ImageSlot.image]), times(b, channel, get[ImageSlot.channel]))
+        out = at(b, target, times(b, index, get[ImageSlot.plane]))
+
+        def phase(b: Any, number_: Any, _: Any) -> None:
+            entry = at(b, table, times(b, number_, 8 * len(PhaseSlot)))
+            this = {s: slot(b, entry, s) for s in PhaseSlot}
+
+            def slices(b: Any, z: Any, _: Any) -> None:
+                depth, there = inside(
+                    b, z, ImageSlot.stride_slice, this[PhaseSlot.slice], ImageSlot.low_slice, ImageSlot.depth
+                )
+
+                def rows(b: Any, y: Any, _: Any) -> None:
+                    row, here = inside(
+                        b, y, ImageSlot.stride_row, this[PhaseSlot.row], ImageSlot.low_row, ImageSlot.height
+                    )
+                    found = b.and_(there, here)
+                    first, last = (b.select(found, this[s], number(0)) for s in (PhaseSlot.first, PhaseSlot.last))
+                    line = plus(b, times(b, z, get[ImageSlot.rows]), y)
+                    to = at(b, out, this[PhaseSlot.target], times(b, times(b, line, get[ImageSlot.pitch]), size))
+                    origin = at(b, start, times(b, depth, get[ImageSlot.slice]), times(b, row, get[ImageSlot.row]))
+                    fill(b, to, first, dtype, lanes)
+                    middle = at(b, to, times(b, first, size))
+                    copy(b, at(b, origin, this[PhaseSlot.source]), middle, minus(b, last, first), dtype, lanes, this[PhaseSlot.step])
+                    fill(b, at(b, to, times(b, last, size)), minus(b, get[ImageSlot.pitch], last), dtype, lanes)
+
+                loop(b, 0, get[ImageSlot.rows], rows)
+
+            loop(b, 0, get[ImageSlot.slices], slices)
+
+        loop(b, 0, get[ImageSlot.phases], phase)
+        rest = b.sdiv(minus(b, get[ImageSlot.plane], get[ImageSlot.filled]), number(size))
+        fill(b, at(b, out, get[ImageSlot.filled]), rest, dtype, lanes)
+
+    loop(b, begin, end, plane)
+    b.ret_void()
+    return str(b.module)
+
+
+def _by_vectors(b: Any, count: Any, lanes: int, move: Any) -> None:
+    """Emit ``move(b, place)`` for vectors that cover ``count`` elements, at least a vector; the last may overlap another."""
+    last = minus(b, count, lanes)
+    loop(b, 0, last, lambda b, i, _: move(b, i), step=lanes)
+    move(b, last)
+
+
+def fill(b: Any, target: Any, count: Any, dtype: str, lanes: int) -> None:
+    """Emit code that writes zeros."""
+    size, kind = size_of(dtype), element_type(dtype)
+    some = vector_of(kind, lanes)
+
+    def one(b: Any, i: Any, _: Any) -> None:
+        write(b, ir.Constant(kind, 0), at(b, target, times(b, i, size)))
+
+    def vector(b: Any, i: Any) -> None:
+        write(b, ir.Constant(some, [0] * lanes), at(b, target, times(b, i, size)))
+
+    with b.if_else(below(b, count, lanes)) as (few, many):
+        with few:
+            loop(b, 0, count, one)
+        with many:
+            _by_vectors(b, count, lanes, vector)
+
+
+def copy(b: Any, source: Any, target: Any, count: Any, dtype: str, lanes: int, step: Any = None, to: Any = None) -> None:
+    """Emit code that copies elements, ``step`` bytes apart where they are and ``to`` bytes where they go (None: neighbours)."""
+    size, kind = size_of(dtype), element_type(dtype)
+    some = vector_of(kind, lanes)
+
+    def one(b: Any, i: Any, _: Any) -> None:
+        value = read(b, at(b, source, times(b, i, size if step is None else step)), kind)
+        write(b, value, at(b, target, times(b, i, size if to is None else to)))
+
+    def vector(b: Any, i: Any) -> None:
+        offset = times(b, i, size)
+        write(b, read(b, at(b, source, offset), some), at(b, target, offset))
+
+    few = below(b, count, lanes)
+    for stride in (step, to):
+        if stride is not None:
+            few = b.or_(few, b.icmp_signed("!=", stride, number(size)))
+    with b.if_else(few) as (single, many):
+        with single:
+            loop(b, 0, count, one)
+        with many:
+            _by_vectors(b, count, lanes, vector)
+
+
+class WeightSlot(IntEnum):
+    """What the argument array of a packing of weights holds, in order; strides are in bytes.
+
+    A panel holds ``rows`` output channels: first their biases (zeros, if the address ``bias`` is 0), then for each product
+    the weights, which ``table`` says the distances of from the first of the channel. Channels that there are not are zeros.
+    """
+
+    source = 0
+    group = auto()
+    channel = auto()
+    channels = auto()  # of a group
+    panels = auto()  # of a group
+    table = auto()
+    products = auto()
+    bias = auto()
+    target = auto()
+    panel = auto()
+
+
+def emit_weights(dtype: str, rows: int, name: str = "weights") -> str:
+    """Return the LLVM IR of a kernel whose arguments are :class:`WeightSlot`; its range is that of the panels of all groups."""
+    b, args, begin, end = kernel(name)
+    get = {s: slot(b, args, s) for s in WeightSlot}
+    source, target, table = (
+        b.inttoptr(get[s], POINTER) for s in (WeightSlot.source, WeightSlot.target, WeightSlot.table)
+    )
+    size, kind = size_of(dtype), element_type(dtype)
+    biased = b.icmp_signed("!=", get[WeightSlot.bias], number(0))
+
+    def panel(b: Any, index: Any, _: Any) -> None:
+        group, place = b.udiv(index, get[WeightSlot.panels]), b.urem(index, get[WeightSlot.panels])
+        first, last = times(b, place, rows), minus(b, get[WeightSlot.channels], 1)
+        start = at(b, source, times(b, group, get[WeightSlot.group]))
+        out = at(b, target, times(b, index, get[WeightSlot.panel]))
+        channels = [plus(b, first, r) for r in range(rows)]
+        there = [b.icmp_signed("<=", number(c), last) for c in channels]
+        pointers = [at(b, start, times(b, minimum(b, c, last), get[WeightSlot.channel])) for c in channels]
+        bias = b.inttoptr(get[WeightSlot.bias], POINTER)
+        zero = ir.Constant(kind, 0)
+        for r, (channel, real) in enumerate(zip(channels, there, strict=True)):
+            number_ = plus(b, times(b, group, get[WeightSlot.channels]), channel)
+            value = choose(
+                b, b.and_(biased, real),
+                lambda b, n=number_: [read(b, at(b, bias, times(b, n, size)), kind)],  # type: ignore[misc]
+                lambda b: [zero],
+            )[0]  # fmt: skip
+            write(b, value, at(b, out, r * size))
+
+        def product(b: Any, k: Any, _: Any) -> None:
+            offset = read(b, at(b, table, times(b, k, 8)), I64)
+            line = at(b, out, times(b, plus(b, k, 1), rows * size))
+            for r, (pointer, real) in enumerate(zip(pointers, there, strict=True)):
+                write(b, b.select(real, read(b, at(b, pointer, offset), kind), zero), at(b, line, r * size))
+
+        loop(b, 0, get[WeightSlot.products], product)
+
+    loop(b, begin, end, panel)
+    b.ret_void()
+    return str(b.module)

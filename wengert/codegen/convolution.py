@@ -1,0 +1,329 @@
+"""Convolutions of images laid out by :mod:`wengert.codegen.arranging`, without a matrix of windows.
+
+Neighbouring windows read neighbours, and the products of a window, one for each channel and place in the kernel, are at distances
+that a table holds: an output is Σ over k of ``weights[k] * x[start + table[k]]``. One kernel serves one, two and three
+dimensions, every stride, dilation and number of groups, and the gradient of the input, which is such a sum too.
+
+A tile of sums (output channels x neighbouring windows) stays in registers while k runs. Windows are counted along a row and on
+into the next, over the few places at the end of a row where there is none: what is summed there is left out when
+the sums are stored. In the gradient of the weights windows are what is summed over, and the tile is (k, output channels).
+"""
+
+from enum import IntEnum, auto
+from typing import Any, Final
+
+from llvmlite import ir
+
+from wengert.codegen.arranging import copy
+from wengert.codegen.build import (
+    VOID, at, choose, function, kernel, loop, minimum, minus, number, plus, read, slot, times, write,
+)  # fmt: skip
+from wengert.codegen.lanes import I64, POINTER, splat, type_of, vector_of
+from wengert.codegen.microkernel import Arithmetic, Left, Right, Tile, multiply_add, zeros
+from wengert.codegen.operations import intrinsic
+from wengert.loops.scalar import size_of
+
+__all__ = ["BLOCK", "ConvolutionSlot", "GradientSlot", "emit_convolution", "emit_weight_gradient"]
+
+BLOCK: Final = 512  # windows whose sums are collected before they are stored
+
+
+class ConvolutionSlot(IntEnum):
+    """What the argument array of a convolution holds, in order; strides are in bytes.
+
+    ``depth``, ``height`` and ``width`` count windows; a block has ``rows`` x ``columns`` of them, at most ``BLOCK`` with what
+    lies between. ``panels`` is how many panels of weights a group has, ``some`` how many a block takes.
+    """
+
+    x = 0
+    image = auto()
+    group = auto()
+    slice = auto()
+    row = auto()
+    table = auto()
+    products = auto()
+    weights = auto()
+    panel = auto()
+    out = auto()
+    out_image = auto()
+    out_channel = auto()
+    out_slice = auto()
+    out_row = auto()
+    out_column = auto()
+    images = auto()
+    groups = auto()
+    channels = auto()
+    depth = auto()
+    height = auto()
+    width = auto()
+    rows = auto()
+    columns = auto()
+    row_blocks = auto()
+    column_blocks = auto()
+    panels = auto()
+    some = auto()
+
+
+def emit_convolution(dtype: str, tile: Tile, name: str = "convolution") -> str:
+    """Return the LLVM IR of a kernel whose arguments are :class:`ConvolutionSlot`.
+
+    Its range is that of the blocks: (some panels, image, group, slice, rows, columns), the last counted fastest.
+    """
+    return _Convolution(dtype, tile, name).text()
+
+
+class _Convolution:
+    """Emits the kernel and the functions it calls."""
+
+    def __init__(self, dtype: str, tile: Tile, name: str) -> None:
+        self.dtype, self.tile, self.size = dtype, tile, size_of(dtype)
+        self.vector = vector_of(type_of(dtype), tile.lanes)
+        self.line = BLOCK + tile.columns  # sums of one channel that are collected
+        self.b, self.args, self.begin, self.end = kernel(name)
+        self.module = self.b.module
+        self.sums = self.b.alloca(self.vector, tile.rows * self.line // tile.lanes)
+        self.get = {s: slot(self.b, self.args, s) for s in ConvolutionSlot}
+        self.x, self.table, self.weights, self.out = (
+            self.b.inttoptr(self.get[s], POINTER)
+            for s in (ConvolutionSlot.x, ConvolutionSlot.table, ConvolutionSlot.weights, ConvolutionSlot.out)
+        )
+        self.tiles = [self._tile(vectors) for vectors in range(1, tile.vectors + 1)]
+        self.store = self._store()
+
+    def text(self) -> str:
+        """Emit the loop over blocks."""
+        loop(self.b, self.begin, self.end, self._block)
+        self.b.ret_void()
+        return str(self.module)
+
+    def _block(self, b: Any, index: Any, _: Any) -> None:
+        get, s = self.get, ConvolutionSlot
+        places = []
+        for count in (s.column_blocks, s.row_blocks, s.depth, s.groups, s.images):
+            places.append(b.urem(index, get[count]))
+            index = b.udiv(index, get[count])
+        column, row, z, group, image = places
+        y, x = times(b, row, get[s.rows]), times(b, column, get[s.columns])
+        height = minimum(b, get[s.rows], minus(b, get[s.height], y))
+        width = minimum(b, get[s.columns], minus(b, get[s.width], x))
+        source = at(
+            b, self.x, times(b, image, get[s.image]), times(b, group, get[s.group]), times(b, z, get[s.slice]),
+            times(b, y, get[s.row]), times(b, x, self.size),
+        )  # fmt: skip
+        first_channel = times(b, group, get[s.channels])
+        target = at(
+            b, self.out, times(b, image, get[s.out_image]), times(b, first_channel, get[s.out_channel]),
+            times(b, z, get[s.out_slice]), times(b, y, get[s.out_row]), times(b, x, get[s.out_column]),
+        )  # fmt: skip
+        pitch = b.udiv(get[s.row], number(self.size))
+        span = plus(b, times(b, minus(b, height, 1), pitch), width)
+        weights = at(b, self.weights, times(b, times(b, group, get[s.panels]), get[s.panel]))
+        first = times(b, index, get[s.some])
+
+        def panel(b: Any, p: Any, _: Any) -> None:
+            self._sums(b, source, at(b, weights, times(b, p, get[s.panel])), span)
+            channel = times(b, p, self.tile.rows)
+
+            def one(b: Any, r: Any, _: Any) -> None:
+                start = at(b, target, times(b, plus(b, channel, r), get[s.out_channel]))
+                b.call(self.store, [self.args, at(b, self.sums, times(b, r, self.line * self.size)), start, height, width])
+
+            loop(b, 0, minimum(b, self.tile.rows, minus(b, get[s.channels], channel)), one)
+
+        loop(b, first, minimum(b, plus(b, first, get[s.some]), get[s.panels]), panel)
+
+    def _sums(self, b: Any, source: Any, weights: Any, span: Any) -> None:
+        """Emit the tiles of a block, for one panel of channels."""
+
+        def tile(b: Any, q: Any, _: Any) -> None:
+            offset, left = times(b, q, self.size), minus(b, span, q)
+            given = [at(b, source, offset), self.table, self.get[ConvolutionSlot.products], weights, at(b, self.sums, offset)]
+            done = b.append_basic_block("tiled")
+            for vectors, call in enumerate(self.tiles[:-1], 1):
+                taken, other = b.append_basic_block(f"wide{vectors}"), b.append_basic_block("other")
+                b.cbranch(b.icmp_signed("<=", left, number(vectors * self.tile.lanes)), taken, other)
+                b.position_at_end(taken)
+                b.call(call, given)
+                b.branch(done)
+                b.position_at_end(other)
+            b.call(self.tiles[-1], given)
+            b.branch(done)
+            b.position_at_end(done)
+
+        loop(b, 0, span, tile, step=self.tile.columns)
+
+    def _tile(self, vectors: int) -> Any:
+        """Emit the sums of ``tile.rows`` channels for some vectors of windows."""
+        rows, lanes = self.tile.rows, self.tile.lanes
+        b, (x, table, products, weights, sums) = function(
+            self.module, f"tile{vectors}", VOID, [POINTER, POINTER, I64, POINTER, POINTER], internal=True
+        )
+        one = type_of(self.dtype)
+
+        def spread(b: Any, line: Any, r: int) -> Any:
+            return splat(b, read(b, at(b, line, r * self.size), one), lanes)
+
+        def product(b: Any, k: Any, sums: list[Any]) -> list[Any]:
+            start = at(b, x, read(b, at(b, table, times(b, k, 8)), I64))
+            windows = [read(b, at(b, start, v * lanes * self.size), self.vector) for v in range(vectors)]
+            line = at(b, weights, times(b, plus(b, k, 1), rows * self.size))
+            found = []
+            for r in range(rows):
+                weight = spread(b, line, r)
+                for v, window in enumerate(windows):
+                    found.append(intrinsic(b, "fmuladd", self.vector, [weight, window, sums[r * vectors + v]]))
+            return found
+
+        start = [value for r in range(rows) for value in [spread(b, weights, r)] * vectors]
+        for place, value in enumerate(loop(b, 0, products, product, carry=start)):
+            r, v = divmod(place, vectors)
+            write(b, value, at(b, sums, (r * self.line + v * lanes) * self.size))
+        b.ret_void()
+        return b.function
+
+    def _store(self) -> Any:
+        """Emit the way of the collected sums of one channel to where they belong."""
+        b, (args, sums, out, height, width) = function(
+            self.module, "store", VOID, [POINTER, POINTER, POINTER, I64, I64], internal=True
+        )
+        pitch, row, column = (
+            slot(b, args, s) for s in (ConvolutionSlot.row, ConvolutionSlot.out_row, ConvolutionSlot.out_column)
+        )
+
+        def line(b: Any, y: Any, _: Any) -> None:
+            source, target = at(b, sums, times(b, y, pitch)), at(b, out, times(b, y, row))
+            copy(b, source, target, width, self.dtype, self.tile.lanes, to=column)
+
+        loop(b, 0, height, line)
+        b.ret_void()
+        return b.function
+
+
+class GradientSlot(IntEnum):
+    """What the argument array of a gradient of weights holds, in order; strides are in bytes.
+
+    ``g`` are the cotangents in panels of a tile's columns of output channels (:mod:`wengert.codegen.panels`), window by window;
+    ``g_panels`` is the bytes of the panels of a group. ``sums`` are (share, group, k, output channel), filled up to whole tiles;
+    a share of the images is ``some`` of them. ``rows`` of windows are taken at a time. ``panels`` of k are taken by
+    ``panel_blocks`` blocks of ``panels_in_block``.
+    """
+
+    x = 0
+    image = auto()
+    group = auto()
+    slice = auto()
+    row = auto()
+    table = auto()
+    products = auto()
+    g = auto()
+    g_image = auto()
+    g_panels = auto()
+    g_panel = auto()
+    column_panels = auto()
+    sums = auto()
+    sums_group = auto()
+    sums_row = auto()
+    images = auto()
+    some = auto()
+    groups = auto()
+    depth = auto()
+    height = auto()
+    width = auto()
+    rows = auto()
+    panels = auto()
+    panels_in_block = auto()
+    panel_blocks = auto()
+
+
+def emit_weight_gradient(how: Arithmetic, tile: Tile, name: str = "gradient") -> str:
+    """Return the LLVM IR of a kernel whose arguments are :class:`GradientSlot`.
+
+    Its range is that of (share of the images, group, block of k), the last counted fastest.
+    """
+    return _Gradient(how, tile, name).text()
+
+
+class _Gradient:
+    """Emits the kernel and the function for a tile."""
+
+    def __init__(self, how: Arithmetic, tile: Tile, name: str) -> None:
+        self.how, self.tile, self.size = how, tile, how.size
+        self.b, self.args, self.begin, self.end = kernel(name)
+        self.module = self.b.module
+        self.get = {s: slot(self.b, self.args, s) for s in GradientSlot}
+        self.tiled = self._tile()
+
+    def text(self) -> str:
+        """Emit the loop over blocks of k: for some rows of an image at a time, all tiles of the block."""
+        b, get, s = self.b, self.get, GradientSlot
+        x, g, sums = (b.inttoptr(get[p], POINTER) for p in (s.x, s.g, s.sums))
+
+        def block(b: Any, index: Any, _: Any) -> None:
+            rest, place = b.udiv(index, get[s.panel_blocks]), b.urem(index, get[s.panel_blocks])
+            share, group = b.udiv(rest, get[s.groups]), b.urem(rest, get[s.groups])
+            near = times(b, place, get[s.panels_in_block])
+            far = minimum(b, plus(b, near, get[s.panels_in_block]), get[s.panels])
+            mine = at(b, sums, times(b, rest, get[s.sums_group]))
+            first = times(b, share, get[s.some])
+
+            def image(b: Any, n: Any, _: Any) -> None:
+                def slices(b: Any, z: Any, _: Any) -> None:
+                    def some(b: Any, y: Any, _: Any) -> None:
+                        height = minimum(b, get[s.rows], minus(b, get[s.height], y))
+                        source = at(b, x, times(b, n, get[s.image]), times(b, group, get[s.group]), times(b, z, get[s.slice]), times(b, y, get[s.row]))
+                        window = times(b, plus(b, times(b, z, get[s.height]), y), get[s.width])
+                        cotangent = at(b, g, times(b, n, get[s.g_image]), times(b, group, get[s.g_panels]), times(b, window, self.tile.columns * self.size))
+                        fresh = b.icmp_signed("==", b.or_(b.or_(minus(b, n, first), z), y), number(0))
+                        self._tiles(b, source, cotangent, mine, (near, far), height, fresh)
+
+                    loop(b, 0, get[s.height], some, step=get[s.rows])
+
+                loop(b, 0, get[s.depth], slices)
+
+            loop(b, first, minimum(b, plus(b, first, get[s.some]), get[s.images]), image)
+
+        loop(b, self.begin, self.end, block)
+        b.ret_void()
+        return str(self.module)
+
+    def _tiles(self, b: Any, x: Any, g: Any, sums: Any, panels: tuple[Any, Any], height: Any, fresh: Any) -> None:
+        get, s = self.get, GradientSlot
+
+        def across(b: Any, j: Any, _: Any) -> None:
+            right = at(b, g, times(b, j, get[s.g_panel]))
+
+            def down(b: Any, i: Any, _: Any) -> None:
+                place = at(b, sums, times(b, times(b, i, self.tile.rows), get[s.sums_row]), times(b, j, self.tile.columns * self.size))
+                b.call(self.tiled, [self.args, x, right, times(b, i, self.tile.rows), height, place, fresh])
+
+            loop(b, *panels, down)
+
+        loop(b, 0, get[s.column_panels], across)
+
+    def _tile(self) -> Any:
+        """Emit the sums over some rows of windows, which are added to those of the rows before (``fresh``: there are none)."""
+        arguments = [POINTER, POINTER, POINTER, I64, I64, POINTER, ir.IntType(1)]
+        b, (args, x, g, first, height, place, fresh) = function(self.module, "tile", VOID, arguments, internal=True)
+        tile, s = self.tile, GradientSlot
+        table, products, row, width, sums_row = (slot(b, args, p) for p in (s.table, s.products, s.row, s.width, s.sums_row))
+        last = minus(b, products, 1)
+        distances = b.inttoptr(table, POINTER)
+        pointers = []
+        for r in range(tile.rows):
+            k = minimum(b, plus(b, first, r), last)
+            pointers.append(at(b, x, read(b, at(b, distances, times(b, k, 8)), I64)))
+        step = tile.columns * self.size
+
+        def line(b: Any, y: Any, sums: list[Any]) -> list[Any]:
+            left = Left([at(b, p, times(b, y, row)) for p in pointers], self.size)
+            right = Right(at(b, g, times(b, times(b, y, width), step)), step)
+            return multiply_add(b, self.how, tile, left, right, width, sums)
+
+        sums = loop(b, 0, height, line, carry=zeros(self.how, tile))
+        for place_, value in enumerate(sums):
+            r, v = divmod(place_, tile.vectors)
+            target = at(b, place, times(b, r, sums_row), v * tile.lanes * self.size)
+            before = choose(b, fresh, lambda b: [ir.Constant(value.type, [0] * tile.lanes)], lambda b, t=target: [read(b, t, value.type)])[0]
+            write(b, b.fadd(before, value), target)
+        b.ret_void()
+        return b.function
