@@ -1,6 +1,12 @@
-"""What every example in a docstring may use without importing it: ``np`` and ``wg``."""
+"""What every example in a docstring may use without importing it: ``np`` and ``wg``.
 
+Native kernels are waited for, so that a test does the same in every run.
+"""
+
+import os
 from typing import Any
+
+os.environ.setdefault("WENGERT_NATIVE", "wait")
 
 import numpy as np
 import pytest

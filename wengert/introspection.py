@@ -129,9 +129,16 @@ def set_default_device(device: Any) -> None:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Do nothing: every operator gives the same result each time, and none has a faster variant that does not."""
+    """Make every run give the same digits (True), or let kernels be made in the background (False, as it is at first).
+
+    Every kernel gives the same result each time, whatever the number of threads. But a native kernel rounds the last digit
+    otherwise than NumPy, whose result is used until the kernel is there. With True a kernel is waited for where it is
+    first needed: ``wengert.backends.native.mode`` becomes "wait".
+    """
+    if settings.native != "off":
+        settings.native = "wait" if mode else "auto"
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Return True: there are no others."""
-    return True
+    """Return whether two runs give the same digits."""
+    return settings.native != "auto"

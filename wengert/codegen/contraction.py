@@ -42,6 +42,7 @@ __all__ = ["ACTIVATIONS", "Batch", "Epilogue", "Places", "Product", "Slot", "emi
 
 LINE: Final = 64  # bytes of a cache line
 ROWS_AHEAD: Final = 8  # that a product of one row asks for, since B comes from memory and goes
+BEGINNING: Final = 4  # lines of the next panel of A: from there on the processor sees where it goes
 AHEAD: Final = 8  # lines of the next panel of B that a tile asks for
 ACTIVATIONS: Final = ("relu", "sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "softplus")
 
@@ -262,7 +263,7 @@ class Product:
         row = slot(b, args, Slot.partial_row)
         lines = [at(b, places.partial, times(b, r, row)) for r in range(tile.rows)]
         held = [at(b, lines[r], v * tile.lanes * self.size) for r, v in vectors]
-        self._prefetch(b, places.partial, row, tile, ahead)
+        self._prefetch(b, at(b, left, slot(b, args, Slot.left_panel)), lines, row, ahead, tile)
         start = choose(
             b,
             self._flag(b, args, Slot.first),
@@ -311,13 +312,15 @@ class Product:
         offsets = [v * tile.lanes * self.size for v in range(tile.vectors)]
         return [Value(read(b, at(b, places.bias, offset), self.total), True) for offset in offsets]
 
-    def _prefetch(self, b: Any, partial: Any, row: Any, tile: Tile, ahead: Any) -> None:
-        """Emit hints of what will soon be needed: the sums of the tile below, and a share of the next panel of B."""
+    def _prefetch(self, b: Any, left: Any, lines: list[Any], row: Any, ahead: Any, tile: Tile) -> None:
+        """Emit hints of what will be needed: A and the sums of the tile below, and a share of the next panel of B."""
         for line in range(AHEAD):
             prefetch(b, at(b, ahead, line * LINE), cache=2)
-        for r in range(tile.rows, 2 * tile.rows):
+        for line in range(BEGINNING):
+            prefetch(b, at(b, left, line * LINE))
+        for address in lines:
             for offset in range(0, tile.columns * self.size, LINE):
-                prefetch(b, at(b, partial, times(b, r, row), offset), write=True)
+                prefetch(b, at(b, address, times(b, row, tile.rows), offset), write=True)
 
     # ---- the edges
 

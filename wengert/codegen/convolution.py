@@ -165,14 +165,17 @@ class _Convolution:
 
         def product(b: Any, k: Any, sums: list[Any]) -> list[Any]:
             start = at(b, x, read(b, at(b, table, times(b, k, 8)), I64))
-            windows = [read(b, at(b, start, v * lanes * self.size), self.vector) for v in range(vectors)]
             line = at(b, weights, times(b, plus(b, k, 1), rows * self.size))
-            found = []
-            for r in range(rows):
-                weight = spread(b, line, r)
-                for v, window in enumerate(windows):
-                    found.append(intrinsic(b, "fmuladd", self.vector, [weight, window, sums[r * vectors + v]]))
-            return found
+            if rows >= vectors:  # keep the fewer in registers, and take the others one by one
+                windows = [read(b, at(b, start, v * lanes * self.size), self.vector) for v in range(vectors)]
+                pairs = ((r, v, weight, windows[v]) for r in range(rows) for weight in [spread(b, line, r)] for v in range(vectors))
+            else:
+                spreads = [spread(b, line, r) for r in range(rows)]
+                pairs = ((r, v, spreads[r], window) for v in range(vectors) for window in [read(b, at(b, start, v * lanes * self.size), self.vector)] for r in range(rows))
+            for r, v, weight, window in pairs:
+                place = r * vectors + v
+                sums[place] = intrinsic(b, "fmuladd", self.vector, [weight, window, sums[place]])
+            return sums
 
         start = [value for r in range(rows) for value in [spread(b, weights, r)] * vectors]
         for place, value in enumerate(loop(b, 0, products, product, carry=start)):

@@ -15,7 +15,6 @@ _INTEGER = {"add": "add", "sub": "sub", "mul": "mul", "and": "and_", "or": "or_"
 _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _INTRINSIC = {
     "sqrt": "sqrt", "fma": "fma", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint", "copysign": "copysign",
-    "minimum": "minimum", "maximum": "maximum",
 }  # fmt: skip
 
 
@@ -58,9 +57,10 @@ def _compare(builder: Any, op: str, dtype: str, args: list[Any]) -> Any:
 
 
 def _extreme(builder: Any, op: str, dtype: str, args: list[Any]) -> Any:
-    if is_float(dtype):
-        return intrinsic(builder, _INTRINSIC[op], args[0].type, args)
-    return builder.select(_compare(builder, "lt" if op == "minimum" else "gt", dtype, args), *args)
+    """The smaller or larger of two; a NaN wins. (LLVM's own ``maximum`` also orders zeros by sign, which costs as much again.)"""
+    x, y = args
+    found = builder.select(_compare(builder, "lt" if op == "minimum" else "gt", dtype, args), x, y)
+    return builder.select(builder.fcmp_unordered("uno", x, x), x, found) if is_float(dtype) else found
 
 
 def _negate(builder: Any, op: str, dtype: str, args: list[Any]) -> Any:

@@ -6,6 +6,7 @@ NumPy's result is used.
 """
 
 import importlib
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from wengert.settings import settings
 __all__ = ["Native", "native"]
 
 OFF = 1 << 62
-SMALLEST = 16384
+SMALLEST = int(os.environ.get("WENGERT_NATIVE_SMALLEST", "8192"))  # where two threads overtake NumPy; see docs/native.md
 PAUSE = 0.0005  # seconds a thread may keep Python's lock while the runtime is loaded (5 ms otherwise)
 
 

@@ -8,155 +8,287 @@ M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax" (2018)
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from wengert.loops.ir import Buffer, Fold, Kernel, Let, Loop, Param, Stage, Statement, Store, Update, bound, load, size
-from wengert.loops.rows import Reduction
 from wengert.loops.scalar import Scalar, cast, const, index, make, param, select, var
 
-__all__ = ["KEYS", "QUERIES", "attention"]
+__all__ = ["KEYS", "QUERIES", "attention", "attention_backward"]
 
 ROWS: Final = 6  # rows of a tile of sums; with two vectors in each, twelve registers of sixteen
 QUERIES: Final = 48  # of a block
 KEYS: Final = 96  # of a block
 
-SIZES: Final = ("batch", "heads", "queries", "keys")
+AT: Final = index("b"), index("h")
+I, J, E, FIRST, BLOCK = (index(name) for name in ("i", "j", "e", "first", "block"))
+SCALE: Final = Param("scale", "f64")
 
 
-def call(name: str, *args: Scalar) -> Scalar:
-    """Return a function of scalars."""
-    return make(name, args)
+def exp(x: Scalar) -> Scalar:
+    """Return the exponential."""
+    return make("exp", (x,))
+
+
+def fma(a: Scalar, b: Scalar, c: Scalar) -> Scalar:
+    """Return a·b + c."""
+    return make("fma", (a, b, c))
 
 
 def least(a: Scalar, b: Scalar | int) -> Scalar:
     """Return the smaller of two integers."""
-    return call("minimum", a, b if isinstance(b, Scalar) else const(b, "i64"))
+    return make("minimum", (a, b if isinstance(b, Scalar) else const(b, "i64")))
 
 
-def tile(variable: str, stop: Scalar, left: Sequence[Scalar], right: Scalar, name: str) -> tuple[Loop, list[Scalar]]:
-    """Return the loop for the sums over a variable of left[r]·right, and the sums."""
-    folds = [Fold(f"{name}{r}", right.dtype, "sum") for r in range(len(left))]
-    updates = tuple(Update(f.name, (x * right,)) for f, x in zip(folds, left, strict=True))
-    return Loop(variable, bound(0), stop, updates, tuple(folds)), [f.results[0] for f in folds]
-
-
-class Attention:
-    """The parts that the kernels are made of.
+class Shape(NamedTuple):
+    """What kernels are shaped by.
 
     Attributes:
-        dtype: of all arrays but lse. width, values: the sizes of a query or key, and of a value. lanes: of a tile.
+        dtype: of all arrays but those of one number per query, which are float64. width, values: the sizes of a query or key,
+            and of a value. causal: query i sees the keys 0 to i. masked: a mask is added to the scores. lanes: of a tile.
     """
 
-    def __init__(self, dtype: str, width: int, values: int, causal: bool, masked: bool, lanes: int) -> None:
-        self.dtype, self.width, self.values, self.lanes = dtype, width, values, lanes
-        self.causal, self.masked = causal, masked
-        self.buffers: list[Buffer] = []
+    dtype: str
+    width: int
+    values: int
+    causal: bool
+    masked: bool
+    lanes: int
 
-    def array(self, name: str, rows: str, columns: str | int, dtype: str = "", role: str = "in") -> Buffer:
-        """Add an array of matrices, whose last dimension lies in memory as neighbours."""
-        dims = ("batch", "heads", rows, columns)
-        self.buffers.append(Buffer(name, dtype or self.dtype, dims, (None, None, None, 1), role))
-        return self.buffers[-1]
 
-    def zero(self) -> Scalar:
-        """Return 0."""
-        return const(0, self.dtype)
+class Blocks:
+    """A block of queries and a block of keys, and what kernels do with them.
+
+    Attributes:
+        count: how many queries the block has. seen: the keys that any of them sees. here: how many keys the block has.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape, self.dtype, self.lanes = shape, shape.dtype, shape.lanes
+        self.buffers: dict[str, Buffer] = {}
+        self.stages: dict[str, Stage] = {}
+        self.count = least(size("queries") - FIRST, QUERIES)
+        self.seen = least(size("keys"), FIRST + self.count) if shape.causal else size("keys")
+        self.here = least(self.seen - BLOCK, KEYS)
+
+    # ---- memory
+
+    def matrices(self, role: str = "in", **arrays: tuple[str, str | int]) -> None:
+        """Add arrays of matrices: their rows and columns, which lie in memory as neighbours."""
+        for name, dims in arrays.items():
+            self.buffers[name] = Buffer(name, self.dtype, ("batch", "heads", *dims), (None, None, None, 1), role)
+
+    def numbers(self, *names: str, role: str = "in") -> None:
+        """Add float64 arrays with a number per query."""
+        for name in names:
+            self.buffers[name] = Buffer(name, "f64", ("batch", "heads", "queries"), (None, None, 1), role)
+
+    def stage(self, **sizes: int) -> None:
+        """Add memory of the block."""
+        self.stages.update({name: Stage(name, self.dtype, const(n, "i64")) for name, n in sizes.items()})
 
     def number(self, value: float) -> Scalar:
         """Return a number."""
         return const(value, self.dtype)
 
+    def scale(self) -> Scalar:
+        """Return the factor of the scores."""
+        return cast(param("scale", "f64"), self.dtype)
 
-def attention(dtype: str, width: int, values: int, causal: bool, masked: bool, lanes: int) -> Kernel:
-    """(query, key, value, mask as keys × queries, if there is one) → (out, lse)."""
-    a = Attention(dtype, width, values, causal, masked, lanes)
-    q, k = a.array("query", "queries", width), a.array("key", "keys", width)
-    v = a.array("value", "keys", values)
-    mask = a.array("mask", "keys", "queries") if masked else None
-    a.array("result", "queries", values, role="out")
-    a.buffers.append(Buffer("lse", "f64", ("batch", "heads", "queries"), (None, None, 1), "out"))
-    stages = (
-        Stage("turned", dtype, const(width * QUERIES, "i64")), Stage("scores", dtype, const(KEYS * QUERIES, "i64")),
-        *(Stage(n, dtype, const(QUERIES, "i64")) for n in ("top", "before", "total", "factor")),
+    def read(self, name: str, *place: Scalar) -> Scalar:
+        """Return an element of memory of the block, or of a matrix of this batch and head."""
+        stage = self.stages.get(name)
+        return load(self.buffers[name], *AT, *place) if stage is None else load(stage, *place)
+
+    def write(self, name: str, *place: Scalar, value: Scalar, guard: Scalar | None = None) -> Store:
+        """Return the store of an element."""
+        return Store(name, place if name in self.stages else (*AT, *place), value, guard)
+
+    # ---- loops
+
+    def queries(self, *body: Statement, lanes: int = 1, step: int = 1) -> Loop:
+        """Return a loop over the queries of the block."""
+        return Loop("i", bound(0), self.count, body, lanes=lanes, step=step)
+
+    def columns(self, width: int, *body: Statement) -> Loop:
+        """Return a loop over the columns of a matrix, in vectors."""
+        return Loop("e", bound(0), bound(width), body, lanes=self.lanes)
+
+    def turn(self, name: str, source: str, width: int, factor: Scalar | None = None) -> Loop:
+        """Return the loop that lays rows of the block as columns."""
+        value = self.read(source, FIRST + I, E)
+        value = value if factor is None else value * factor
+        return Loop("e", bound(0), bound(width), (self.write(name, E * QUERIES + I, value=value),))
+
+    def sums(self, name: str, variable: str, stop: Scalar, left: Sequence[Scalar], right: Scalar) -> tuple[Loop, list[Scalar]]:
+        """Return the loop for the sums of left[r]·right over a variable, and the sums."""
+        folds = [Fold(f"{name}{r}", self.dtype, "sum") for r in range(len(left))]
+        updates = tuple(Update(f.name, (x * right,)) for f, x in zip(folds, left, strict=True))
+        return Loop(variable, bound(0), stop, updates, tuple(folds)), [f.results[0] for f in folds]
+
+    def keys_by_queries(
+        self, name: str, source: str, turned: str, width: int, finish: Callable[[list[Scalar]], Sequence[Statement]]
+    ) -> Loop:
+        """Return the loops over tiles of source·turned (keys × queries); ``finish`` says what becomes of a tile's rows."""
+        rows = [self.read(source, self.key(r), E) for r in range(ROWS)]
+        product, sums = self.sums(name, "e", bound(width), rows, self.read(turned, E * QUERIES + I))
+        tile = self.queries(product, *finish(sums), lanes=self.lanes)
+        return Loop("j", bound(0), self.here, (tile,), step=ROWS)
+
+    def key(self, row: int) -> Scalar:
+        """Return the key of a row of a tile; the last one for rows behind it."""
+        return least(BLOCK + J + row, self.seen - 1)
+
+    def into_queries(self, name: str, weights: str, source: str, width: int, add: Callable[[Scalar, Scalar, Scalar], Scalar],
+                     target: str) -> Loop:  # fmt: skip
+        """Return the loops that put weightsᵀ·source into rows of queries: ``add(old, query, sum)`` is the new element."""
+        left = [self.read(weights, J * QUERIES + I + r) for r in range(ROWS)]
+        product, sums = self.sums(name, "j", self.here, left, self.read(source, BLOCK + J, E))
+        stores = []
+        for r, s in enumerate(sums):
+            place = least(I + r, self.count - 1)
+            value = add(self.read(target, FIRST + place, E), place, s)
+            guard = None if r == 0 else (I + r).lt(self.count)
+            stores.append(self.write(target, FIRST + place, E, value=value, guard=guard))
+        return self.queries(self.columns(width, product, *stores), step=ROWS)
+
+    def into_keys(self, name: str, weights: str, source: str, width: int, target: str, factor: Scalar) -> Loop:
+        """Return the loops that add weights·source·factor to rows of keys."""
+        left = [self.read(weights, J * QUERIES + I + r * QUERIES) for r in range(ROWS)]
+        product, sums = self.sums(name, "i", self.count, left, self.read(source, FIRST + I, E))
+        stores = [
+            self.write(target, self.key(r), E, value=fma(s, factor, self.read(target, self.key(r), E)),
+                       guard=None if r == 0 else (J + r).lt(self.here))
+            for r, s in enumerate(sums)
+        ]  # fmt: skip
+        return Loop("j", bound(0), self.here, (self.columns(width, product, *stores),), step=ROWS)
+
+    def scores(self, sums: Sequence[Scalar]) -> list[Scalar]:
+        """Return the rows of a tile with the mask added, -inf where a key is not seen."""
+        found = []
+        for r, s in enumerate(sums):
+            inside = (J + r).lt(self.here)
+            if self.shape.causal:
+                inside = inside & (BLOCK + J + r).le(FIRST + I)
+            s = s + self.read("mask", self.key(r), FIRST + I) if self.shape.masked else s
+            found.append(select(inside, s, self.number(-math.inf)))
+        return found
+
+    def kernel(self, name: str, body: Sequence[Statement], *, blocks: bool) -> Kernel:
+        """Return the kernel that runs statements for each matrix; ``blocks``: for each block of queries, all at once."""
+        statements: tuple[Statement, ...] = (*self.stages.values(), *body)
+        loops = [("h", "heads", 1), ("b", "batch", 1)]
+        for variable, limit, step in [("first", "queries", QUERIES), *loops] if blocks else loops:
+            statements = (Loop(variable, bound(0), bound(limit), statements, step=step, parallel=True),)
+        sizes = ("batch", "heads", "queries", "keys")
+        return Kernel(name, tuple(self.buffers.values()), sizes, statements, (SCALE,))
+
+
+def inputs(k: Blocks) -> None:
+    """Add query, key and value."""
+    k.matrices(
+        query=("queries", k.shape.width), key=("keys", k.shape.width), value=("keys", k.shape.values),
+        **({"mask": ("keys", "queries")} if k.shape.masked else {}),
     )  # fmt: skip
-    first, block = index("first"), index("block")
-    at = index("b"), index("h")
-    count, seen = least(size("queries") - first, QUERIES), size("keys")
-    if causal:
-        seen = least(seen, first + count)
-    here = least(seen - block, KEYS)
-    i, j, e = index("i"), index("j"), index("e")
 
-    def st(name: str, place: Scalar | None = None) -> Scalar:
-        stage = next(s for s in stages if s.name == name)
-        return load(stage, i if place is None else place)
 
-    # ---- prepare
-    pack = Loop("i", bound(0), count, (
-        Loop("e", bound(0), bound(width), (
-            Store("turned", (e * QUERIES + i,), load(q, *at, first + i, e) * cast(param("scale", "f64"), dtype)),)),
-        Loop("e", bound(0), bound(values), (Store("result", (*at, first + i, e), a.zero()),), lanes=lanes),
-        Store("top", (i,), a.number(-math.inf)), Store("total", (i,), a.zero()),
-    ))  # fmt: skip
+def finite(top: Scalar) -> Scalar:
+    """Return what to subtract from scores: 0 where all of them are -inf."""
+    return select(top.eq(-math.inf), 0.0, top)
 
-    # ---- scores
-    rows = [least(block + j + r, seen - 1) for r in range(ROWS)]
-    product, sums = tile("e", bound(width), [load(k, *at, row, e) for row in rows], st("turned", e * QUERIES + i), "s")
-    scores: list[Scalar] = []
-    for r, s in enumerate(sums):
-        if mask is not None:
-            s = s + load(mask, *at, rows[r], first + i)
-        inside = (j + r).lt(here)
-        if causal:
-            inside = inside & (block + j + r).le(first + i)
-        scores.append(select(inside, s, a.number(-math.inf)))
-    top = st("top")
-    for s in scores:
-        top = select(s.gt(top), s, top)
-    strip = (
-        product,
-        *(Store("scores", ((j + r) * QUERIES + i,), s) for r, s in enumerate(scores)),
-        Store("top", (i,), top),
+
+def attention(*choices: object) -> Kernel:
+    """(query, key, value, mask as keys × queries if there is one) → (result, lse), of the fields of :class:`Shape`."""
+    k = Blocks(Shape(*choices))  # type: ignore[arg-type]
+    inputs(k)
+    k.matrices("out", result=("queries", k.shape.values))
+    k.numbers("lse", role="out")
+    k.stage(turned=k.shape.width * QUERIES, weights=KEYS * QUERIES)
+    k.stage(**dict.fromkeys(("top", "before", "total", "factor"), QUERIES))
+    start = k.queries(
+        k.turn("turned", "query", k.shape.width, k.scale()),
+        k.columns(k.shape.values, k.write("result", FIRST + I, E, value=k.number(0))),
+        k.write("top", I, value=k.number(-math.inf)), k.write("total", I, value=k.number(0)),
+    )  # fmt: skip
+    keep = k.queries(k.write("before", I, value=k.read("top", I)), lanes=k.lanes)
+
+    def rise(sums: list[Scalar]) -> list[Statement]:
+        scores, top = k.scores(sums), k.read("top", I)
+        for s in scores:
+            top = select(s.gt(top), s, top)
+        return [
+            *(k.write("weights", (J + r) * QUERIES + I, value=s) for r, s in enumerate(scores)), k.write("top", I, value=top)
+        ]  # fmt: skip
+
+    scores = k.keys_by_queries("s", "key", "turned", k.shape.width, rise)
+    total, place, safe = Fold("sum", k.dtype, "sum"), J * QUERIES + I, finite(k.read("top", I))
+    weight = var("p", k.dtype)
+    factor = exp(k.read("before", I) - safe)
+    weigh = k.queries(
+        Loop("j", bound(0), k.here, (
+            Let("p", exp(k.read("weights", place) - safe)), k.write("weights", place, value=weight), Update("sum", (weight,)),
+        ), (total,), unroll=2),
+        k.write("factor", I, value=factor),
+        k.write("total", I, value=fma(k.read("total", I), factor, total.results[0])),
+        lanes=k.lanes,
+    )  # fmt: skip
+    values = k.into_queries(
+        "o", "weights", "value", k.shape.values, lambda old, i, s: fma(old, k.read("factor", i), s), "result"
     )
-    make_scores = Loop("j", bound(0), here, (Loop("i", bound(0), count, strip, lanes=lanes),), step=ROWS)
+    blocks = Loop("block", bound(0), k.seen, (keep, scores, weigh, values), step=KEYS)
+    divisor = select(k.read("total", I).eq(0.0), 1.0, k.read("total", I))
+    divide = k.columns(k.shape.values, k.write("result", FIRST + I, E, value=k.read("result", FIRST + I, E) / divisor))
+    lse = cast(k.read("top", I), "f64") + cast(make("log", (k.read("total", I),)), "f64")
+    logs = k.queries(k.write("lse", FIRST + I, value=lse), lanes=k.lanes)
+    return k.kernel("attention", (start, blocks, k.queries(divide), logs), blocks=True)
 
-    # ---- weights
-    keep = Loop("i", bound(0), count, (Store("before", (i,), st("top")),), lanes=lanes)
-    safe = select(st("top").eq(-math.inf), a.zero(), st("top"))
-    weight = call("exp", st("scores", j * QUERIES + i) - safe)
-    total, p = Fold("sum", dtype, "sum"), var("p", dtype)
-    factor = call("exp", st("before") - safe)
-    weigh = Loop("i", bound(0), count, (
-        Loop("j", bound(0), here, (Let("p", weight), Store("scores", (j * QUERIES + i,), p), Update("sum", (p,))), (total,), unroll=2),
-        Store("factor", (i,), factor),
-        Store("total", (i,), call("fma", st("total"), factor, total.results[0])),
-    ), lanes=lanes)  # fmt: skip
 
-    # ---- values
-    places = [least(i + r, count - 1) for r in range(ROWS)]
-    product, sums = tile(
-        "j", here, [st("scores", j * QUERIES + i + r) for r in range(ROWS)], load(v, *at, block + j, e), "o"
-    )
-    stores = [
-        Store("result", (*at, first + p, e),
-              call("fma", load(next(b for b in a.buffers if b.name == "result"), *at, first + p, e), st("factor", p), s),
-              guard=None if r == 0 else (i + r).lt(count))
-        for r, (p, s) in enumerate(zip(places, sums, strict=True))
-    ]  # fmt: skip
-    add = Loop("i", bound(0), count, (Loop("e", bound(0), bound(values), (product, *stores), lanes=lanes),), step=ROWS)
+def attention_backward(*choices: object) -> Kernel:
+    """(query, key, value, mask, g, out, lse, g_lse) → (to_query, to_key, to_value), of the fields of :class:`Shape`.
 
-    # ---- finish
-    divisor = select(st("total").eq(0.0), const(1, dtype), st("total"))
-    out = next(b for b in a.buffers if b.name == "result")
-    finish = Loop("i", bound(0), count, (
-        Loop("e", bound(0), bound(values), (
-            Store("result", (*at, first + i, e), load(out, *at, first + i, e) / divisor),), lanes=lanes),
+    With P the weights, D = Σ g·out - g_lse and dS = P (g Vᵀ - D): dV = Pᵀ g, dQ = scale·dS K, dK = scale·dSᵀ Q.
+    """
+    k = Blocks(Shape(*choices))  # type: ignore[arg-type]
+    width, values, zero, one = k.shape.width, k.shape.values, k.number(0), k.number(1)
+    inputs(k)
+    k.matrices(g=("queries", values), out_=("queries", values))
+    k.numbers("lse", "g_lse")
+    k.matrices("out", to_query=("queries", width), to_key=("keys", width), to_value=("keys", values))
+    k.stage(turned=width * QUERIES, turned_g=values * QUERIES, weights=KEYS * QUERIES, slopes=KEYS * QUERIES)
+    k.stage(**dict.fromkeys(("high", "low", "delta"), QUERIES))
+    keys = Loop("j", bound(0), size("keys"), (
+        k.columns(width, k.write("to_key", J, E, value=zero)), k.columns(values, k.write("to_value", J, E, value=zero)),
     ))  # fmt: skip
-    logs = Loop("i", bound(0), count, (
-        Store("lse", (*at, first + i), cast(st("top"), "f64") + cast(call("log", st("total")), "f64")),), lanes=lanes)  # fmt: skip
-    blocks = Loop("block", bound(0), seen, (keep, make_scores, weigh, add), step=KEYS)
-    body: tuple[Statement, ...] = (*stages, pack, blocks, finish, logs)
-    for variable, limit, step in (("first", "queries", QUERIES), ("h", "heads", 1), ("b", "batch", 1)):
-        body = (Loop(variable, bound(0), bound(limit), body, step=step, parallel=True),)
-    return Kernel("attention", tuple(a.buffers), SIZES, body, (Param("scale", "f64"),))
+    inner = Fold("inner", k.dtype, "sum")
+    lse = finite(k.read("lse", FIRST + I))
+    start = k.queries(
+        k.turn("turned", "query", width, k.scale()), k.turn("turned_g", "g", values),
+        k.columns(width, k.write("to_query", FIRST + I, E, value=zero)),
+        Loop("e", bound(0), bound(values), (Update("inner", (k.read("g", FIRST + I, E) * k.read("out_", FIRST + I, E),)),),
+             (inner,), lanes=k.lanes),
+        k.write("delta", I, value=inner.results[0] - cast(k.read("g_lse", FIRST + I), k.dtype)),
+        k.write("high", I, value=cast(lse, k.dtype)),
+        k.write("low", I, value=cast(lse - cast(cast(lse, k.dtype), "f64"), k.dtype)),
+    )  # fmt: skip
+
+    def weigh(sums: list[Scalar]) -> list[Statement]:
+        terms = (exp(s - k.read("high", I) - k.read("low", I)) for s in k.scores(sums))
+        return [k.write("weights", (J + r) * QUERIES + I, value=p) for r, p in enumerate(terms)]
+
+    def slope(sums: list[Scalar]) -> list[Statement]:
+        places = [(J + r) * QUERIES + I for r in range(ROWS)]
+        return [
+            k.write("slopes", p, value=k.read("weights", p) * (s - k.read("delta", I)))
+            for p, s in zip(places, sums, strict=True)
+        ]
+
+    body = (
+        k.keys_by_queries("s", "key", "turned", width, weigh),
+        k.keys_by_queries("d", "value", "turned_g", values, slope),
+        k.into_keys("v", "weights", "g", values, "to_value", one),
+        k.into_keys("k", "slopes", "query", width, "to_key", k.scale()),
+        k.into_queries("q", "slopes", "key", width, lambda old, i, s: fma(s, k.scale(), old), "to_query"),
+    )
+    blocks = Loop("block", bound(0), k.seen, body, step=KEYS)
+    queries = Loop("first", bound(0), size("queries"), (start, blocks), step=QUERIES)
+    return k.kernel("attention_backward", (keys, queries), blocks=False)

@@ -10,7 +10,7 @@ from wengert.codegen.microkernel import Tile
 
 __all__ = ["Blocks", "Problem", "cut", "fitting", "parts"]
 
-FIRST_CACHE: Final = 48 * 1024  # bytes of a panel of B: it may stream from the second
+FIRST_CACHE: Final = 32 * 1024  # bytes of a panel of B
 SECOND_CACHE: Final = 384 * 1024  # bytes of a block of A, of at least 512 KiB
 WORKSPACE: Final = 16 * 1024 * 1024  # bytes of packed B that are kept at once
 WIDE: Final = 1024  # columns of a block

@@ -24,6 +24,7 @@ from wengert.runtime.calls import Kernels, dtype_name, kernels, or_numpy
 from wengert.runtime.eager import kernel
 from wengert.runtime.launch import pointer
 from wengert.runtime.pool import empty
+from wengert.runtime.rows import contiguous
 from wengert.runtime.threads import get_num_threads
 from wengert.runtime.workers import launch
 
@@ -97,8 +98,8 @@ class Images:
         image, plane, slice, row: strides in bytes. nbytes: with what a tile may read after the last window.
     """
 
-    def __init__(self, shape: Sizes, strides: Sizes, axes: tuple[Axis, Axis, Axis], dtype: str, size: int) -> None:
-        images, channels, *sizes = shape
+    def __init__(self, shape: Sizes, strides: Sizes, axes: tuple[Axis, Axis, Axis], dtype: np.dtype[Any]) -> None:
+        (images, channels, *sizes), size = shape, dtype.itemsize
         deep, high, wide = axes
         self.axes, self.size, self.count = axes, size, images * channels
         pitch = wide.length - wide.shared
@@ -117,7 +118,7 @@ class Images:
             start = (first * wide.stride + x - wide.low) * strides[4]
             table.append((z, y, first, last, start, wide.stride * strides[4], number * self.phase))
         self.table = np.array(table, np.int64)
-        self.kernel = kernels("images", emit_images, dtype, host().vector_bytes // size)
+        self.kernel = kernels("images", emit_images, dtype_name(dtype), host().vector_bytes // size)
         self.numbers = (
             *strides, channels, *sizes[:2], deep.low, high.low, deep.stride, high.stride,
         ), (deep.length, high.length, pitch, len(phases), pointer(self.table), self.plane, filled)  # fmt: skip
@@ -180,45 +181,60 @@ def gradient_tile(dtype: str, channels: int) -> Tile:
 # ---- sums over windows
 
 
-class Sums:
-    """A convolution of images that are laid out, into an array or every some-th element of it.
+class Weights(NamedTuple):
+    """Where the weights of a convolution lie, in bytes: of the products of a channel, of channels, of groups."""
 
-    Attributes:
-        start: distance in bytes of the first result.
+    table: NDArray[np.int64]
+    channel: int
+    group: int
+
+
+class Results(NamedTuple):
+    """Where the results of a convolution go: how many in each dimension, strides and the start in bytes."""
+
+    counts: Triple
+    strides: Sizes
+    start: int
+
+
+class Sums:
+    """Sums over the windows of images that are laid out.
+
+    Args:
+        channels: of the images, and of the results, of each group. reads: what the first window reads in each dimension.
     """
 
     def __init__(
-        self, images: Images, count: int, groups: int, channels: Sizes, reads: tuple[Sizes, Sizes, Sizes], shape: Triple,
-        out: Sizes, start: int, weights: tuple[NDArray[np.int64], int, int], dtype: str,
+        self, this: "Problem", images: Images, channels: tuple[int, int], reads: tuple[Sizes, Sizes, Sizes],
+        weights: Weights, results: Results, threads: int,
     ) -> None:  # fmt: skip
-        inputs, outputs = channels
-        table, channel, group = weights
-        self.tables = images.table_of(inputs, reads), table
-        self.start, self.size, products = start, images.size, len(table)
-        tile = sums_tile(dtype, outputs)
-        panels, panel = -(-outputs // tile.rows), (products + 1) * tile.rows * images.size
-        self.weight_bytes, self.panels = groups * panels * panel, groups * panels
-        self.pack = kernels("weights", emit_weights, dtype, tile.rows)
-        self.kernel = kernels("convolution", emit_convolution, dtype, tile)
-        self.packing = (group, channel, outputs, panels, pointer(table), products)
-        self.panel = panel
-        rows, columns = _block(shape, images.row // images.size, tile)
-        row_blocks, column_blocks = -(-shape[1] // rows), -(-shape[2] // columns)
-        blocks = count * groups * shape[0] * row_blocks * column_blocks
-        some = min(panels, max(1, WEIGHTS // panel))
-        while some > 1 and blocks * -(-panels // some) < SHARES * get_num_threads():
+        (inputs, outputs), groups, products = channels, this.groups, len(weights.table)
+        self.tables, self.start, size = (images.table_of(inputs, reads), weights.table), results.start, images.size
+        tile = sums_tile(this.name, outputs)
+        panels, self.panel = -(-outputs // tile.rows), (products + 1) * tile.rows * size
+        self.panels, self.each = groups * panels, self.panel // size
+        self.pack = kernels("weights", emit_weights, this.name, tile.rows)
+        self.kernel = kernels("convolution", emit_convolution, this.name, tile)
+        self.packing = weights.group, weights.channel, outputs, panels, pointer(weights.table), products
+        depth, height, width = results.counts
+        rows, columns = _block(results.counts, images.row // size, tile)
+        row_blocks, column_blocks = -(-height // rows), -(-width // columns)
+        blocks = this.shape[0] * groups * depth * row_blocks * column_blocks
+        some = min(panels, max(1, WEIGHTS // self.panel))
+        while some > 1 and blocks * -(-panels // some) < SHARES * threads:
             some = -(-some // 2)
         self.count = blocks * -(-panels // some)
         self.grain = _grain(self.count, rows * columns * some * tile.rows * max(1, products))
-        self.before = (images.image, inputs * images.plane, images.slice, images.row, pointer(self.tables[0]), products)
+        self.before = images.image, inputs * images.plane, images.slice, images.row, pointer(self.tables[0]), products
         self.after = (
-            *out, count, groups, outputs, *shape, rows, columns, row_blocks, column_blocks, panels, some,
+            *results.strides, this.shape[0], groups, outputs, *results.counts, rows, columns, row_blocks, column_blocks,
+            panels, some,
         )  # fmt: skip
 
     def __call__(self, x: Array, w: Array, bias: Array | None, out: Array) -> None:
-        packed = empty(self.weight_bytes, np.uint8)
+        packed = empty(self.panels * self.panel, np.uint8)
         _run(
-            self.pack, "weights", self.panels, _grain(self.panels, self.panel // self.size),
+            self.pack, "weights", self.panels, _grain(self.panels, self.each),
             pointer(w), *self.packing, 0 if bias is None else pointer(bias), pointer(packed), self.panel,
         )  # fmt: skip
         _run(
@@ -236,32 +252,204 @@ def _block(shape: Triple, pitch: int, tile: Tile) -> tuple[int, int]:
     return -(-height // -(-height // most)), width
 
 
-class Forward:
-    """A convolution of arrays of given shapes and strides."""
+class Problem(NamedTuple):
+    """What shapes a convolution or a gradient of one: never the arrays.
 
-    def __init__(self, x: tuple[Sizes, Sizes], w: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int, dtype: str, last: bool) -> None:
-        size = np.dtype(_DTYPES[dtype]).itemsize
-        steps, pads, gaps, taps = _three(stride), _three(padding, 0), _three(dilation), _three(w[2:])
-        reads = tuple([t * d for t in range(k)] for k, d in zip(taps, gaps, strict=True))
-        (count, inputs, *sizes), strides = x
-        shape = tuple((n + 2 * p - r[-1] - 1) // s + 1 for n, p, r, s in zip(sizes, pads, reads, steps, strict=True))
-        axes = tuple(axis(*given) for given in zip(sizes, pads, steps, reads, shape, strict=True))
-        self.images = Images(x[0], strides, axes, dtype, size)
-        self.shape = (count, w[0], *shape[3 - len(stride) :])
-        self.last = last
-        products = math.prod(w[1:])
-        weights = np.arange(products) * size, products * size, w[0] // groups * products * size
-        out = _strides((count, w[0], *shape), size, last)
-        channels = w[1], w[0] // groups
-        self.sums = Sums(self.images, count, groups, channels, reads, shape, out, 0, weights, dtype)
+    ``shape`` and ``strides`` are those of the images that are laid out: the input, or for its gradient the cotangent.
+    ``weight`` is the shape of the kernels. ``last`` says that the result has its channels last in memory.
+    """
 
-    def __call__(self, x: Array, w: Array, bias: Array | None) -> Array:
-        out = _empty(self.shape, x.dtype, self.last)
-        self.sums(self.images.laid_out(x), w, bias, out)
+    dtype: np.dtype[Any]
+    shape: Sizes
+    strides: Sizes
+    weight: Sizes
+    stride: Sizes
+    padding: Sizes
+    dilation: Sizes
+    groups: int
+    last: bool = False
+
+    @property
+    def name(self) -> str:
+        """What kernels call the dtype."""
+        return dtype_name(self.dtype) or ""
+
+    @property
+    def reads(self) -> tuple[Sizes, Sizes, Sizes]:
+        """The elements that the first window reads, counted with the zeros before them."""
+        a, b, c = ([t * d for t in range(k)] for k, d in zip(_three(self.weight[2:]), _three(self.dilation), strict=True))
+        return a, b, c
+
+    @property
+    def counts(self) -> Triple:
+        """The number of windows that fit into the images."""
+        given = zip(self.shape[2:], _three(self.padding, 0), self.reads, _three(self.stride), strict=True)
+        a, b, c = ((size + 2 * p - r[-1] - 1) // s + 1 for size, p, r, s in given)
+        return a, b, c
+
+    def images(self, counts: Triple) -> Images:
+        """Return the layout of the images for some windows."""
+        given = zip(self.shape[2:], _three(self.padding, 0), _three(self.stride), self.reads, counts, strict=True)
+        a, b, c = (axis(*each) for each in given)
+        return Images(self.shape, self.strides, (a, b, c), self.dtype)
+
+
+def problem(images: Array, weight: Sizes, stride: Any, padding: Any, dilation: Any, groups: int) -> Problem:
+    """Return the problem of some arrays."""
+    shape, strides = _five(images)
+    given = tuple(weight), tuple(stride), tuple(padding), tuple(dilation)
+    return Problem(images.dtype, shape, strides, *given, groups, _is_channels_last(images))
+
+
+class Convolution:
+    """A plan of a convolution, or of the gradient of its input: images are laid out, and sums over windows taken.
+
+    Attributes:
+        shape: of the result. parts: the sums, each of which gives every some-th element in each dimension.
+    """
+
+    def __init__(self, this: Problem, images: Images, shape: Sizes, parts: Sequence[Sums]) -> None:
+        self.dtype, self.last, self.images, self.shape, self.parts = this.dtype, this.last, images, tuple(shape), parts
+
+    def __call__(self, images: Array, weight: Array, bias: Array | None = None) -> Array:
+        out = _empty(self.shape, self.dtype, self.last)
+        laid_out = self.images.laid_out(images)
+        for part in self.parts:
+            part(laid_out, weight, bias, out)
         return out
 
 
-_DTYPES: Final = {"f32": np.float32, "f64": np.float64}
+@functools.lru_cache(maxsize=PLANS)
+def forward(this: Problem, threads: int) -> Convolution:
+    """Return the plan of a convolution."""
+    count, outputs, products, size = this.shape[0], this.weight[0], math.prod(this.weight[1:]), this.dtype.itemsize
+    counts = this.counts
+    images = this.images(counts)
+    part = outputs // this.groups
+    weights = Weights(np.arange(products) * size, products * size, part * products * size)
+    results = Results(counts, tuple(_strides((count, outputs, *counts), size, this.last)), 0)
+    sums = Sums(this, images, (this.weight[1], part), this.reads, weights, results, threads)
+    return Convolution(this, images, (count, outputs, *counts[3 - len(this.stride) :]), [sums])
+
+
+class Phase(NamedTuple):
+    """In one dimension, the elements of an input at places that a stride apart, and what their gradient is a sum of.
+
+    Attributes:
+        first: the first of these elements. count: how many there are. taps: the places in the kernel that see them.
+        reads: per tap the cotangent that the first element takes; those of the next are neighbours.
+    """
+
+    first: int
+    count: int
+    taps: Sizes
+    reads: Sizes
+
+
+def phases(size: int, kernel: int, stride: int, padding: int, dilation: int) -> list[Phase]:
+    """Return the phases of a dimension: element a * stride + phase - padding sees window a + (phase - tap * dilation) / stride."""
+    found = []
+    for phase in range(stride):
+        a = -(-(padding - phase) // stride)
+        first = a * stride + phase - padding
+        taps = [t for t in reversed(range(kernel)) if (phase - t * dilation) % stride == 0]  # reads rise
+        if first < size:
+            reads = [a + (phase - t * dilation) // stride for t in taps]
+            found.append(Phase(first, (size - 1 - first) // stride + 1, taps, reads))
+    return found
+
+
+def _covering(count: int, found: Sequence[Phase]) -> Axis:
+    """Return the layout of cotangents from which all phases read."""
+    reads = [(read, phase.count) for phase in found for read in phase.reads] or [(0, 1)]
+    low = -min(read for read, _ in reads)
+    return Axis(count, low, 1, (0,), max(read + n for read, n in reads) + low)
+
+
+@functools.lru_cache(maxsize=PLANS)
+def input_gradient(this: Problem, size: Sizes, threads: int) -> Convolution:
+    """Return the plan of the gradient of an input of spatial shape ``size``."""
+    count, (outputs, inputs, *_) = this.shape[0], this.weight
+    part, unit, taps = outputs // this.groups, this.dtype.itemsize, _three(this.weight[2:])
+    given = zip(_three(size), taps, _three(this.stride), _three(this.padding, 0), _three(this.dilation), strict=True)
+    found = [phases(*each) for each in given]
+    deep, high, wide = (_covering(n, each) for n, each in zip(this.shape[2:], found, strict=True))
+    images = Images(this.shape, this.strides, (deep, high, wide), this.dtype)
+    shape = (count, inputs * this.groups, *_three(size))
+    strides = _strides(shape, unit, this.last)
+    channel, parts = math.prod(taps) * unit, []
+    for three in itertools.product(*found):
+        z, y, x = ([read + a.low for read in phase.reads] for phase, a in zip(three, images.axes, strict=True))
+        places = [(t * taps[1] + u) * taps[2] + v for t, u, v in itertools.product(*(p.taps for p in three))]
+        table = np.arange(part)[:, None] * (inputs * channel) + np.array(places, np.int64) * unit
+        weights = Weights(table.reshape(-1), channel, part * inputs * channel)
+        start = sum(p.first * s for p, s in zip(three, strides[2:], strict=True))
+        steps = [s * step for s, step in zip(strides[2:], _three(this.stride), strict=True)]
+        counts = three[0].count, three[1].count, three[2].count
+        results = Results(counts, (*strides[:2], *steps), start)
+        parts.append(Sums(this, images, (part, inputs), (z, y, x), weights, results, threads))
+    return Convolution(this, images, (*shape[:2], *size), parts)
+
+
+# ---- the gradient of the weights
+
+
+class WeightGradient:
+    """A plan of the gradient of the weights, for cotangents of shape (n, channels, *counts)."""
+
+    def __init__(self, this: Problem, counts: Triple, threads: int) -> None:
+        groups, (outputs, inputs, *_), size = this.groups, this.weight, this.dtype.itemsize
+        part, windows, count = outputs // groups, math.prod(counts), this.shape[0]
+        self.dtype, self.shape, self.groups, self.part = this.dtype, tuple(this.weight), groups, part
+        self.images = this.images(counts)
+        self.table = self.images.table_of(inputs, this.reads)
+        self.products = products = len(self.table)
+        tile, how = gradient_tile(this.name, part), arithmetic(this.name, host())
+        self.kernel = kernels("gradient", emit_weight_gradient, how, tile)
+        self.panels = kernels("panels", emit_panels, this.name, how, tile.columns, tile.lanes)
+        columns, rows = -(-part // tile.columns), -(-products // tile.rows)
+        panel = windows * tile.columns * size
+        self.panel_bytes = count * groups * columns * panel
+        self.packing = (windows * size, size, panel, part, windows, columns)
+        self.steps = np.arange(count * groups)[:, None] * np.array([part * windows * size, columns * panel])
+        self.pack_count, self.pack_each = count * groups * columns, windows * tile.columns
+        blocks = min(rows, max(1, PARTS // groups))
+        some = -(-count // min(count, max(1, PARTS // (groups * blocks))))
+        self.shares, self.rows, self.columns = -(-count // some), rows * tile.rows, columns * tile.columns
+        in_block = -(-rows // blocks)
+        blocks = -(-rows // in_block)
+        self.count = self.shares * groups * blocks
+        self.before = (
+            self.images.image, inputs * self.images.plane, self.images.slice, self.images.row, pointer(self.table), products,
+        )  # fmt: skip
+        lines = min(counts[1], max(1, COTANGENTS // (counts[2] * tile.columns * size)))
+        self.middle = groups * columns * panel, columns * panel, panel, columns
+        self.after = (
+            self.rows * self.columns * size, self.columns * size, count, some, groups, *counts, lines, rows, in_block, blocks,
+        )  # fmt: skip
+
+    def __call__(self, g: Array, images: Array) -> Array:
+        laid_out = self.images.laid_out(images)
+        g = contiguous(g)
+        packed = empty(self.panel_bytes, np.uint8)
+        addresses = self.steps + np.array([pointer(g), pointer(packed)])
+        grain = _grain(self.pack_count, self.pack_each)
+        _run(self.panels, "panels", self.pack_count, grain, *self.packing, pointer(addresses), 0, 0)
+        sums = empty((self.shares, self.groups, self.rows, self.columns), self.dtype)
+        _run(
+            self.kernel, "gradient", self.count, 1,
+            pointer(laid_out), *self.before, pointer(packed), *self.middle, pointer(sums), *self.after,
+        )  # fmt: skip
+        total = sums[0] if self.shares == 1 else sums.sum(0)
+        out = empty((self.groups, self.part, self.products), self.dtype)
+        out[...] = total[:, : self.products, : self.part].swapaxes(1, 2)
+        return out.reshape(self.shape)
+
+
+@functools.lru_cache(maxsize=PLANS)
+def weight_gradient(this: Problem, counts: Triple, threads: int) -> WeightGradient:
+    """Return the plan of the gradient of the weights."""
+    return WeightGradient(this, counts, threads)
 
 
 def _strides(shape: Sizes, size: int, last: bool) -> list[int]:
@@ -284,15 +472,85 @@ def _is_channels_last(x: Array) -> bool:
     return bool(x.shape[1] > 1 and not x.flags.c_contiguous and np.moveaxis(x, 1, -1).flags.c_contiguous)
 
 
-@functools.lru_cache(maxsize=PLANS)
-def _forward(*given: Any) -> Forward:
-    return Forward(*given[:-1])
+# ---- operators
+
+
+def _served(x: Array, y: Array, *geometry: Sizes) -> bool:
+    """Whether kernels take arrays of these dtypes and dimensions; what the operator is to refuse they do not."""
+    same = x.dtype == y.dtype and x.dtype in (np.float32, np.float64) and x.dtype.isnative
+    dims = 3 <= x.ndim == y.ndim <= 5 and all(len(values) == x.ndim - 2 for values in geometry)
+    return bool(same and dims and x.size and y.size and x.flags.aligned)
+
+
+def _fits(x: Sizes, w: Sizes, counts: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int) -> bool:
+    """Whether input, kernels and parameters fit together, and at least so many windows fit into the input."""
+    if groups < 1 or w[0] % groups or x[1] != w[1] * groups or min(counts) < 1:
+        return False
+    if min(padding) < 0 or min(*stride, *dilation) < 1:
+        return False
+    given = zip(x[2:], w[2:], counts, stride, padding, dilation, strict=True)
+    return all((n - 1) * s + d * (k - 1) < size + 2 * p for size, k, n, s, p, d in given)
+
+
+def _in_float32(function: Any) -> Any:
+    """Let a function compute halves in float32."""
+
+    @functools.wraps(function)
+    def run(x: Array, y: Array, *rest: Any, **named: Any) -> Any:
+        if not is_narrow(x.dtype) or x.dtype != y.dtype:
+            return function(x, y, *rest, **named)
+        wide = [a.astype(np.float32) if isinstance(a, np.ndarray) else a for a in (x, y, *rest)]
+        found = function(*wide, **named)
+        return found if found is NotImplemented else found.astype(x.dtype)
+
+    return run
 
 
 @kernel("conv")
+@_in_float32
 @or_numpy
-def conv(input: Array, weight: Array, bias: Array | None = None, stride: Any = (), padding: Any = (), dilation: Any = (), groups: Any = 1) -> Any:
-    """Correlate images with kernels."""
-    w = np.ascontiguousarray(weight)
-    plan = _forward(_five(input), w.shape, tuple(stride), tuple(padding), tuple(dilation), groups, dtype_name(input.dtype), _is_channels_last(input), get_num_threads())
-    return plan(input, w, None if bias is None else np.ascontiguousarray(bias))
+def conv(
+    input: Array, weight: Array, bias: Array | None = None, stride: Any = (), padding: Any = (), dilation: Any = (),
+    groups: int = 1,
+) -> Any:  # fmt: skip
+    """Correlate images with kernels and add a bias per channel."""
+    if not _served(input, weight, stride, padding, dilation):
+        return NotImplemented
+    if bias is not None and (bias.shape != weight.shape[:1] or bias.dtype != input.dtype):
+        return NotImplemented
+    if not _fits(input.shape, weight.shape, (1,) * len(stride), stride, padding, dilation, groups):
+        return NotImplemented
+    this = problem(input, weight.shape, stride, padding, dilation, groups)
+    plan = forward(this, get_num_threads())
+    return plan(input, contiguous(weight), None if bias is None else contiguous(bias))
+
+
+@kernel("conv_input")
+@_in_float32
+@or_numpy
+def conv_input(
+    g: Array, weight: Array, size: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Any:  # fmt: skip
+    """Return the gradient of an input of spatial shape ``size``."""
+    if not _served(g, weight, size, stride, padding, dilation) or min(size) < 1 or g.shape[1] != len(weight):
+        return NotImplemented
+    shape = (len(g), weight.shape[1] * groups, *size)
+    if not _fits(shape, weight.shape, g.shape[2:], stride, padding, dilation, groups):
+        return NotImplemented
+    this = problem(g, weight.shape, stride, padding, dilation, groups)
+    return input_gradient(this, tuple(size), get_num_threads())(g, contiguous(weight))
+
+
+@kernel("conv_weight")
+@_in_float32
+@or_numpy
+def conv_weight(g: Array, input: Array, size: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
+    """Return the gradient of kernels of spatial shape ``size``."""
+    if not _served(input, g, size, stride, padding, dilation) or groups < 1 or len(g) != len(input) or min(size) < 1:
+        return NotImplemented
+    shape = (g.shape[1], input.shape[1] // groups, *size)
+    if not _fits(input.shape, shape, g.shape[2:], stride, padding, dilation, groups):
+        return NotImplemented
+    this = problem(input, shape, stride, padding, dilation, groups)
+    a, b, c = _five(g)[0][2:]
+    return weight_gradient(this, (a, b, c), get_num_threads())(g, input)

@@ -270,6 +270,8 @@ class _Builder:
             old = load(buffer, *places)
             value = make("maximum", (old, value)) if self.exact else old - value
         add = inout and r.random() < 0.3 and dtype not in ("bool", "f16", "bf16")
+        if dtype in ("f16", "bf16") and r.random() < 0.1:
+            return Store(buffer.name, tuple(places), const(r.choice((0.0, 1.0, -1.5)), dtype), guard)
         return Store(buffer.name, tuple(places), cast(value, dtype), guard, add)
 
     def scatter(self, scope: _Scope) -> Store:
