@@ -35,7 +35,9 @@ def test_a_fit_is_near_the_best_there_is() -> None:
     found = fit(Spec(lambda x: 1 / (2 - x), -1, 1, {"f64": 8}, lambda x: 1), "f64")
     root = math.sqrt(3)
     best = (2 - root) ** 7 / 3
-    assert largest_error(Spec(lambda x: 1 / (2 - x), -1, 1, {"f64": 8}, lambda x: 1), found) == pytest.approx(best, 1e-3)
+    assert largest_error(Spec(lambda x: 1 / (2 - x), -1, 1, {"f64": 8}, lambda x: 1), found) == pytest.approx(
+        best, 1e-3
+    )
 
 
 PAIRS = {

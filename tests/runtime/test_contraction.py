@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.guard import guarded
-from wengert.codegen.contraction import ACTIVATIONS
+from wengert.codegen.epilogue import ACTIVATIONS
 from wengert.runtime import blocking, contraction
 from wengert.runtime.contraction import matmul
 from wengert.runtime.threads import get_num_threads, set_num_threads

@@ -110,8 +110,9 @@ def describe(launch: Launch, seconds: float, parts: Sequence[str]) -> Iterator[s
         flops, moved, machine = flops_of(kernel, sizes), bytes_of(kernel, sizes), measured()
         roof = max(flops / machine.float32_all, moved / machine.copy_all)
         yield (
-            f"about {flops / 1e6:.2f} Mflop, {moved / 1e6:.2f} MB; {seconds * 1e6:.1f} µs: {flops / seconds / 1e9:.1f} Gflop/s, "
-            f"{moved / seconds / 1e9:.1f} GB/s; the machine could do it from memory in {roof * 1e6:.1f} µs\n"
+            f"about {flops / 1e6:.2f} Mflop, {moved / 1e6:.2f} MB; {seconds * 1e6:.1f} µs: "
+            f"{flops / seconds / 1e9:.1f} Gflop/s, {moved / seconds / 1e9:.1f} GB/s; "
+            f"the machine could do it from memory in {roof * 1e6:.1f} µs\n"
         )
 
 

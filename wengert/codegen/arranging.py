@@ -1,8 +1,8 @@
 """Laying images and weights out so that a convolution is sums of products at fixed distances.
 
-An image is copied into memory with zeros around it, channel by channel. Where windows move by a stride s, every dimension is dealt
-out in s *phases*, element u going to place u // s of phase u % s: neighbouring windows then read neighbours, whatever the
-stride. Each element of a kernel is read at one distance from the start of its window (:mod:`wengert.codegen.convolution`).
+An image is copied into memory with zeros around it, channel by channel. Where windows move by a stride s, every
+dimension is dealt out in s *phases*, element u going to place u // s of phase u % s: neighbouring windows then read
+neighbours, whatever the stride. Each element of a kernel is read at one distance from the start of its window (:mod:`wengert.codegen.convolution`).
 """
 
 from enum import IntEnum, auto
@@ -10,8 +10,22 @@ from typing import Any
 
 from llvmlite import ir
 
-from wengert.codegen.build import at, below, choose, kernel, loop, minimum, minus, number, plus, read, slot, times, write
-from wengert.codegen.lanes import I64, POINTER, element_type, vector_of
+from wengert.codegen.build import (
+    at,
+    below,
+    choose,
+    kernel,
+    loop,
+    minimum,
+    minus,
+    number,
+    plus,
+    read,
+    slot,
+    times,
+    write,
+)
+from wengert.codegen.lanes import I32, I64, POINTER, element_type, vector_of
 from wengert.loops.scalar import size_of
 
 __all__ = ["ImageSlot", "PhaseSlot", "WeightSlot", "copy", "emit_images", "emit_weights"]
@@ -100,7 +114,15 @@ def emit_images(dtype: str, lanes: int, name: str = "images") -> str:
                     origin = at(b, start, times(b, depth, get[ImageSlot.slice]), times(b, row, get[ImageSlot.row]))
                     fill(b, to, first, dtype, lanes)
                     middle = at(b, to, times(b, first, size))
-                    copy(b, at(b, origin, this[PhaseSlot.source]), middle, minus(b, last, first), dtype, lanes, this[PhaseSlot.step])
+                    copy(
+                        b,
+                        at(b, origin, this[PhaseSlot.source]),
+                        middle,
+                        minus(b, last, first),
+                        dtype,
+                        lanes,
+                        this[PhaseSlot.step],
+                    )
                     fill(b, at(b, to, times(b, last, size)), minus(b, get[ImageSlot.pitch], last), dtype, lanes)
 
                 loop(b, 0, get[ImageSlot.rows], rows)
@@ -141,7 +163,9 @@ def fill(b: Any, target: Any, count: Any, dtype: str, lanes: int) -> None:
             _by_vectors(b, count, lanes, vector)
 
 
-def copy(b: Any, source: Any, target: Any, count: Any, dtype: str, lanes: int, step: Any = None, to: Any = None) -> None:
+def copy(
+    b: Any, source: Any, target: Any, count: Any, dtype: str, lanes: int, step: Any = None, to: Any = None
+) -> None:
     """Emit code that copies elements, ``step`` bytes apart where they are and ``to`` bytes where they go (None: neighbours)."""
     size, kind = size_of(dtype), element_type(dtype)
     some = vector_of(kind, lanes)
@@ -154,13 +178,27 @@ def copy(b: Any, source: Any, target: Any, count: Any, dtype: str, lanes: int, s
         offset = times(b, i, size)
         write(b, read(b, at(b, source, offset), some), at(b, target, offset))
 
+    def every_second(b: Any, i: Any, _: Any) -> None:
+        start = at(b, source, times(b, i, 2 * size))
+        two = [read(b, at(b, start, v * lanes * size), some) for v in range(2)]
+        even = ir.Constant(vector_of(I32, lanes), list(range(0, 2 * lanes, 2)))
+        write(b, b.shuffle_vector(*two, even), at(b, target, times(b, i, size)))
+
+    def one_by_one(b: Any) -> None:
+        done: Any = number(0)
+        if step is not None and to is None:  # vectors that end before the last element read nothing behind it
+            whole = b.mul(b.sdiv(minus(b, count, 1), number(lanes)), number(lanes))
+            done = b.select(b.icmp_signed("==", step, number(2 * size)), whole, number(0))
+            loop(b, 0, done, every_second, step=lanes)
+        loop(b, done, count, one)
+
     few = below(b, count, lanes)
     for stride in (step, to):
         if stride is not None:
             few = b.or_(few, b.icmp_signed("!=", stride, number(size)))
     with b.if_else(few) as (single, many):
         with single:
-            loop(b, 0, count, one)
+            one_by_one(b)
         with many:
             _by_vectors(b, count, lanes, vector)
 

@@ -32,19 +32,17 @@ from wengert.codegen.build import (
     write,
     write_first,
 )  # fmt: skip
-from wengert.codegen.expressions import Expressions
-from wengert.codegen.lanes import I64, POINTER, Lanes, Value, element_type, type_of, vector_of
+from wengert.codegen.epilogue import Epilogue, Function
+from wengert.codegen.lanes import I64, POINTER, Value, element_type, type_of, vector_of
 from wengert.codegen.microkernel import Arithmetic, Left, Right, Tile, multiply_add, row_pointers, zeros
-from wengert.loops.ir import Kernel
-from wengert.loops.scalar import Scalar, cast, make, select, size_of, var
+from wengert.loops.scalar import size_of
 
-__all__ = ["ACTIVATIONS", "Batch", "Epilogue", "Places", "Product", "Slot", "emit_product", "masked_reads"]
+__all__ = ["Batch", "Places", "Product", "Slot", "emit_product", "masked_reads"]
 
 LINE: Final = 64  # bytes of a cache line
 ROWS_AHEAD: Final = 8  # that a product of one row asks for, since B comes from memory and goes
 BEGINNING: Final = 4  # lines of the next panel of A: from there on the processor sees where it goes
 AHEAD: Final = 8  # lines of the next panel of B that a tile asks for
-ACTIVATIONS: Final = ("relu", "sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "softplus")
 
 
 class Slot(IntEnum):
@@ -87,38 +85,6 @@ class Batch(IntEnum):
     out = auto()
     addend = auto()
     bias = auto()
-
-
-class Epilogue(NamedTuple):
-    """What becomes of a sum: ``activation(alpha * sum + beta * addend + bias)``, rounded to ``dtype``.
-
-    Attributes:
-        dtype: of the result and of the addend. addend: whether there is one. bias: "" (none), "column" (an element per
-            column) or "row", in the dtype of the sums. activation: "" or one of ``ACTIVATIONS``.
-    """
-
-    dtype: str
-    addend: bool = False
-    bias: str = ""
-    activation: str = ""
-
-    def formula(self, total: str) -> Scalar:
-        """Return the result as an expression of the variables sum, alpha, beta, addend and bias."""
-        value = var("sum", total) * var("alpha", total)
-        if self.addend:
-            value = value + var("beta", total) * cast(var("addend", self.dtype), total)
-        if self.bias:
-            value = value + var("bias", total)
-        if self.activation == "relu":
-            value = select(value.lt(0), 0, value)  # a NaN stays one
-        elif self.activation:
-            value = make(self.activation, (value,))
-        return cast(value, self.dtype)
-
-    @property
-    def long(self) -> bool:
-        """Whether it is so many instructions that they are emitted once for all tiles."""
-        return self.activation not in ("", "relu")
 
 
 def masked_reads(vector_bytes: int) -> bool:
@@ -458,44 +424,3 @@ class Product:
 
     def _result_type(self) -> Any:
         return vector_of(element_type(self.epilogue.dtype), self.tile.lanes)
-
-
-class Function:
-    """A function that evaluates scalar expressions of vectors."""
-
-    def __init__(self, module: Any, name: str, arguments: list[Any]) -> None:
-        made = ir.Function(module, ir.FunctionType(VOID, arguments), name)
-        for attribute in ("nounwind", "noinline"):
-            made.attributes.add(attribute)
-        made.linkage = "internal"
-        self._expressions = Expressions(Kernel(name, (), (), ()), module, made)
-        self.builder = self._expressions.builder
-        self.arguments = list(made.args)
-
-    def value(self, formula: Scalar, known: dict[str, Value], lanes: int) -> Any:
-        """Return a formula as a vector, given its variables."""
-        x = self._expressions
-        x.lanes = Lanes("", lanes, None)
-        dtypes = {node.data[0]: node for node in _variables(formula)}
-        x.memo.append({dtypes[name]: value for name, value in known.items() if name in dtypes})
-        found = x.spread(x.value(formula))
-        x.memo.pop()
-        return found
-
-    def close(self) -> Any:
-        """End the function, and return it."""
-        self.builder.ret_void()
-        with self.builder.goto_block(self._expressions.entry):
-            self.builder.branch(self._expressions.start)
-        return self.builder.function
-
-
-def _variables(formula: Scalar) -> list[Scalar]:
-    found: list[Scalar] = []
-    stack = [formula]
-    while stack:
-        node = stack.pop()
-        if node.op == "var":
-            found.append(node)
-        stack.extend(node.args)
-    return found

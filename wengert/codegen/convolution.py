@@ -16,14 +16,29 @@ from llvmlite import ir
 
 from wengert.codegen.arranging import copy
 from wengert.codegen.build import (
-    VOID, at, choose, function, kernel, loop, minimum, minus, number, plus, read, slot, times, write,
+    VOID,
+    at,
+    below,
+    choose,
+    first_lanes,
+    function,
+    kernel,
+    loop,
+    minimum,
+    minus,
+    number,
+    plus,
+    read,
+    slot,
+    times,
+    write,
 )  # fmt: skip
-from wengert.codegen.lanes import I64, POINTER, splat, type_of, vector_of
+from wengert.codegen.lanes import BOOL, I32, I64, POINTER, splat, type_of, vector_of
 from wengert.codegen.microkernel import Arithmetic, Left, Right, Tile, multiply_add, zeros
 from wengert.codegen.operations import intrinsic
 from wengert.loops.scalar import size_of
 
-__all__ = ["BLOCK", "ConvolutionSlot", "GradientSlot", "emit_convolution", "emit_weight_gradient"]
+__all__ = ["BLOCK", "ConvolutionSlot", "GradientSlot", "emit_convolution", "emit_weight_dots", "emit_weight_gradient"]
 
 BLOCK: Final = 512  # windows whose sums are collected before they are stored
 
@@ -126,7 +141,9 @@ class _Convolution:
 
             def one(b: Any, r: Any, _: Any) -> None:
                 start = at(b, target, times(b, plus(b, channel, r), get[s.out_channel]))
-                b.call(self.store, [self.args, at(b, self.sums, times(b, r, self.line * self.size)), start, height, width])
+                b.call(
+                    self.store, [self.args, at(b, self.sums, times(b, r, self.line * self.size)), start, height, width]
+                )
 
             loop(b, 0, minimum(b, self.tile.rows, minus(b, get[s.channels], channel)), one)
 
@@ -137,7 +154,13 @@ class _Convolution:
 
         def tile(b: Any, q: Any, _: Any) -> None:
             offset, left = times(b, q, self.size), minus(b, span, q)
-            given = [at(b, source, offset), self.table, self.get[ConvolutionSlot.products], weights, at(b, self.sums, offset)]
+            given = [
+                at(b, source, offset),
+                self.table,
+                self.get[ConvolutionSlot.products],
+                weights,
+                at(b, self.sums, offset),
+            ]
             done = b.append_basic_block("tiled")
             for vectors, call in enumerate(self.tiles[:-1], 1):
                 taken, other = b.append_basic_block(f"wide{vectors}"), b.append_basic_block("other")
@@ -168,10 +191,20 @@ class _Convolution:
             line = at(b, weights, times(b, plus(b, k, 1), rows * self.size))
             if rows >= vectors:  # keep the fewer in registers, and take the others one by one
                 windows = [read(b, at(b, start, v * lanes * self.size), self.vector) for v in range(vectors)]
-                pairs = ((r, v, weight, windows[v]) for r in range(rows) for weight in [spread(b, line, r)] for v in range(vectors))
+                pairs = (
+                    (r, v, weight, windows[v])
+                    for r in range(rows)
+                    for weight in [spread(b, line, r)]
+                    for v in range(vectors)
+                )
             else:
                 spreads = [spread(b, line, r) for r in range(rows)]
-                pairs = ((r, v, spreads[r], window) for v in range(vectors) for window in [read(b, at(b, start, v * lanes * self.size), self.vector)] for r in range(rows))
+                pairs = (
+                    (r, v, spreads[r], window)
+                    for v in range(vectors)
+                    for window in [read(b, at(b, start, v * lanes * self.size), self.vector)]
+                    for r in range(rows)
+                )
             for r, v, weight, window in pairs:
                 place = r * vectors + v
                 sums[place] = intrinsic(b, "fmuladd", self.vector, [weight, window, sums[place]])
@@ -246,15 +279,29 @@ def emit_weight_gradient(how: Arithmetic, tile: Tile, name: str = "gradient") ->
     return _Gradient(how, tile, name).text()
 
 
+def emit_weight_dots(how: Arithmetic, tile: Tile, name: str = "gradient") -> str:
+    """Return the LLVM IR of such a kernel that sums along rows of windows, for few output channels.
+
+    ``g`` are the cotangents as they are, a panel being an output channel; ``sums`` are filled up along k only.
+    """
+    return _Dots(how, tile, name).text()
+
+
 class _Gradient:
     """Emits the kernel and the function for a tile."""
 
     def __init__(self, how: Arithmetic, tile: Tile, name: str) -> None:
         self.how, self.tile, self.size = how, tile, how.size
+        self.step = self.columns * self.size  # bytes of the cotangents of a window
         self.b, self.args, self.begin, self.end = kernel(name)
         self.module = self.b.module
         self.get = {s: slot(self.b, self.args, s) for s in GradientSlot}
         self.tiled = self._tile()
+
+    @property
+    def columns(self) -> int:
+        """The output channels of a tile."""
+        return self.tile.columns
 
     def text(self) -> str:
         """Emit the loop over blocks of k: for some rows of an image at a time, all tiles of the block."""
@@ -273,9 +320,22 @@ class _Gradient:
                 def slices(b: Any, z: Any, _: Any) -> None:
                     def some(b: Any, y: Any, _: Any) -> None:
                         height = minimum(b, get[s.rows], minus(b, get[s.height], y))
-                        source = at(b, x, times(b, n, get[s.image]), times(b, group, get[s.group]), times(b, z, get[s.slice]), times(b, y, get[s.row]))
+                        source = at(
+                            b,
+                            x,
+                            times(b, n, get[s.image]),
+                            times(b, group, get[s.group]),
+                            times(b, z, get[s.slice]),
+                            times(b, y, get[s.row]),
+                        )
                         window = times(b, plus(b, times(b, z, get[s.height]), y), get[s.width])
-                        cotangent = at(b, g, times(b, n, get[s.g_image]), times(b, group, get[s.g_panels]), times(b, window, self.tile.columns * self.size))
+                        cotangent = at(
+                            b,
+                            g,
+                            times(b, n, get[s.g_image]),
+                            times(b, group, get[s.g_panels]),
+                            times(b, window, self.step),
+                        )
                         fresh = b.icmp_signed("==", b.or_(b.or_(minus(b, n, first), z), y), number(0))
                         self._tiles(b, source, cotangent, mine, (near, far), height, fresh)
 
@@ -296,37 +356,86 @@ class _Gradient:
             right = at(b, g, times(b, j, get[s.g_panel]))
 
             def down(b: Any, i: Any, _: Any) -> None:
-                place = at(b, sums, times(b, times(b, i, self.tile.rows), get[s.sums_row]), times(b, j, self.tile.columns * self.size))
+                place = at(b, sums, times(b, times(b, i, self.tile.rows), get[s.sums_row]), times(b, j, self.step))
                 b.call(self.tiled, [self.args, x, right, times(b, i, self.tile.rows), height, place, fresh])
 
             loop(b, *panels, down)
 
         loop(b, 0, get[s.column_panels], across)
 
-    def _tile(self) -> Any:
-        """Emit the sums over some rows of windows, which are added to those of the rows before (``fresh``: there are none)."""
-        arguments = [POINTER, POINTER, POINTER, I64, I64, POINTER, ir.IntType(1)]
-        b, (args, x, g, first, height, place, fresh) = function(self.module, "tile", VOID, arguments, internal=True)
-        tile, s = self.tile, GradientSlot
-        table, products, row, width, sums_row = (slot(b, args, p) for p in (s.table, s.products, s.row, s.width, s.sums_row))
-        last = minus(b, products, 1)
-        distances = b.inttoptr(table, POINTER)
+    def _open(self) -> tuple[Any, list[Any], list[Any]]:
+        """Open the function for a tile: return a builder, its arguments, and the first element that each k reads."""
+        arguments = [POINTER, POINTER, POINTER, I64, I64, POINTER, BOOL]
+        b, given = function(self.module, "tile", VOID, arguments, internal=True)
+        args, x, _, first, *_ = given
+        last = minus(b, slot(b, args, GradientSlot.products), 1)
+        distances = slot(b, args, GradientSlot.table, POINTER)
         pointers = []
-        for r in range(tile.rows):
+        for r in range(self.tile.rows):
             k = minimum(b, plus(b, first, r), last)
             pointers.append(at(b, x, read(b, at(b, distances, times(b, k, 8)), I64)))
-        step = tile.columns * self.size
+        return b, given, pointers
+
+    def _add(self, b: Any, value: Any, target: Any, fresh: Any) -> None:
+        """Add a value to what is at an address, or nothing is yet."""
+        nothing = ir.Constant(value.type, [0] * self.tile.lanes if isinstance(value.type, ir.VectorType) else 0)
+        before = choose(b, fresh, lambda b: [nothing], lambda b: [read(b, target, value.type)])[0]
+        write(b, b.fadd(before, value), target)
+
+    def _tile(self) -> Any:
+        """Emit the sums over some rows of windows, which are added to those of the rows before (``fresh``: there are none)."""
+        b, (args, _, g, _, height, place, fresh), pointers = self._open()
+        tile, s = self.tile, GradientSlot
+        row, width, sums_row = (slot(b, args, p) for p in (s.row, s.width, s.sums_row))
 
         def line(b: Any, y: Any, sums: list[Any]) -> list[Any]:
             left = Left([at(b, p, times(b, y, row)) for p in pointers], self.size)
-            right = Right(at(b, g, times(b, times(b, y, width), step)), step)
+            right = Right(at(b, g, times(b, times(b, y, width), self.step)), self.step)
             return multiply_add(b, self.how, tile, left, right, width, sums)
 
-        sums = loop(b, 0, height, line, carry=zeros(self.how, tile))
-        for place_, value in enumerate(sums):
-            r, v = divmod(place_, tile.vectors)
-            target = at(b, place, times(b, r, sums_row), v * tile.lanes * self.size)
-            before = choose(b, fresh, lambda b: [ir.Constant(value.type, [0] * tile.lanes)], lambda b, t=target: [read(b, t, value.type)])[0]
-            write(b, b.fadd(before, value), target)
+        for index, value in enumerate(loop(b, 0, height, line, carry=zeros(self.how, tile))):
+            r, v = divmod(index, tile.vectors)
+            self._add(b, value, at(b, place, times(b, r, sums_row), v * tile.lanes * self.size), fresh)
+        b.ret_void()
+        return b.function
+
+
+class _Dots(_Gradient):
+    """The kernel with tiles that are dot products along rows of windows: for few output channels, as in depthwise convolution.
+
+    The cotangents are taken as they are, a panel being an output channel.
+    """
+
+    @property
+    def columns(self) -> int:
+        """The output channels of a tile."""
+        return 1
+
+    def _tile(self) -> Any:
+        b, (args, _, g, _, height, place, fresh), pointers = self._open()
+        s, lanes = GradientSlot, self.tile.lanes
+        row, width, sums_row = (slot(b, args, p) for p in (s.row, s.width, s.sums_row))
+        whole = b.sub(width, b.urem(width, number(lanes)))
+        kind = vector_of(type_of(self.how.total), lanes)
+
+        def line(b: Any, y: Any, sums: list[Any]) -> list[Any]:
+            starts = [at(b, p, times(b, y, row)) for p in pointers]
+            cotangents = at(b, g, times(b, times(b, y, width), self.size))
+
+            def some(b: Any, x: Any, sums: list[Any], mask: Any = None) -> list[Any]:
+                offset = times(b, x, self.size)
+                value = read(b, at(b, cotangents, offset), kind, mask)
+                windows = (read(b, at(b, p, offset), kind, mask) for p in starts)
+                return [intrinsic(b, "fmuladd", kind, [value, w, t]) for w, t in zip(windows, sums, strict=True)]
+
+            sums = loop(b, 0, whole, some, step=lanes, carry=sums)
+            mask = first_lanes(b, minus(b, width, whole), lanes)
+            return choose(b, below(b, whole, width), lambda b: some(b, whole, sums, mask), lambda b: sums)
+
+        for r, value in enumerate(loop(b, 0, height, line, carry=zeros(self.how, self.tile))):
+            total = b.extract_element(value, ir.Constant(I32, 0))
+            for lane in range(1, lanes):
+                total = b.fadd(total, b.extract_element(value, ir.Constant(I32, lane)))
+            self._add(b, total, at(b, place, times(b, r, sums_row)), fresh)
         b.ret_void()
         return b.function

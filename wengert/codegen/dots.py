@@ -22,7 +22,8 @@ from wengert.codegen.build import (
     times,
     write,
 )
-from wengert.codegen.contraction import Epilogue, Places, Product, Slot
+from wengert.codegen.contraction import Places, Product, Slot
+from wengert.codegen.epilogue import Epilogue
 from wengert.codegen.lanes import I64, POINTER
 from wengert.codegen.microkernel import Arithmetic, Tile, row_pointers, zeros
 from wengert.codegen.operations import intrinsic

@@ -21,8 +21,9 @@ class Expressions:
     """Emits scalar expressions into a builder.
 
     Attributes:
-        lanes: the vectorised loop that is being emitted, or None. first: per vectorised loop variable its value in the first lane.
-        memo: scopes of known values, innermost last; what is computed in a loop's body or a branch is forgotten after.
+        lanes: the vectorised loop that is being emitted, or None. first: per vectorised loop variable its value in the first
+            lane. memo: scopes of known values, innermost last; what is computed in a loop's body or a branch is forgotten
+            after it.
         arguments: what the kernel was called with, by kind and key. accumulators: the variables of folds, by name and part.
     """
 

@@ -38,7 +38,7 @@ def pack_float16(x: Scalar) -> Scalar:
     small = bits(bits(a, "f32") + 0.5, "u32") - 0x3F000000  # adding 0.5 rounds a subnormal result to its last place
     found = select(a.lt(113 << 23), small, normal)
     found = select(a.ge(0x477FF000), const(0x7C00, "u32"), found)
-    found = select(a.gt(0x7F800000), 0x7E00 | (a >> 13 & 0x3FF), found)
+    found = select(a.gt(0x7F800000), (a >> 13 & 0x3FF) | 0x7E00, found)
     return bits(cast(found | sign, "u16"), "f16")
 
 

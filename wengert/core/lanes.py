@@ -151,8 +151,7 @@ def binary_lane(op: Op, general: Callable[..., Any] = general) -> Callable[..., 
             far = other._node if other._view is None else refresh(other)
             large = x.size >= native.smallest or y.size >= native.smallest
         elif type(other) is float or type(other) is int:
-            y, far = other, None
-            large = x.size >= native.smallest
+            y, far, large = other, None, x.size >= native.smallest
         else:
             return general(op, (input, other), {})
         try:
@@ -179,8 +178,7 @@ def binary_lane(op: Op, general: Callable[..., Any] = general) -> Callable[..., 
                     if keep_y:
                         saved_y = other
                         if y is not other:
-                            version_y = other._cell
-                            version_y = 0 if version_y is None else version_y.count
+                            version_y = 0 if other._cell is None else other._cell.count
                     if keep_out:
                         out._cell = cell = _new_version(Version)
                         cell.count, cell.writes = 0, ()

@@ -17,7 +17,7 @@ from wengert.settings import settings
 __all__ = ["Native", "native"]
 
 OFF = 1 << 62
-SMALLEST = int(os.environ.get("WENGERT_NATIVE_SMALLEST", "8192"))  # where two threads overtake NumPy; see docs/native.md
+SMALLEST = int(os.environ.get("WENGERT_NATIVE_SMALLEST", "8192"))  # from where kernels overtake NumPy
 PAUSE = 0.0005  # seconds a thread may keep Python's lock while the runtime is loaded (5 ms otherwise)
 
 

@@ -44,13 +44,12 @@ class Shape(NamedTuple):
     """What kernels are shaped by.
 
     Attributes:
-        dtype: of all arrays but those of one number per query, which are float64. width, values: the sizes of a query or key,
-            and of a value. causal: query i sees the keys 0 to i. masked: a mask is added to the scores. lanes: of a tile.
+        dtype: of all arrays but those of one number per query, which are float64. room: how many elements a query or a value
+            may have. causal: query i sees the keys 0 to i. masked: a mask is added to the scores. lanes: of a tile.
     """
 
     dtype: str
-    width: int
-    values: int
+    room: int
     causal: bool
     masked: bool
     lanes: int
@@ -73,7 +72,7 @@ class Blocks:
 
     # ---- memory
 
-    def matrices(self, role: str = "in", **arrays: tuple[str, str | int]) -> None:
+    def matrices(self, role: str = "in", **arrays: tuple[str, str]) -> None:
         """Add arrays of matrices: their rows and columns, which lie in memory as neighbours."""
         for name, dims in arrays.items():
             self.buffers[name] = Buffer(name, self.dtype, ("batch", "heads", *dims), (None, None, None, 1), role)
@@ -110,11 +109,11 @@ class Blocks:
         """Return a loop over the queries of the block."""
         return Loop("i", bound(0), self.count, body, lanes=lanes, step=step)
 
-    def columns(self, width: int, *body: Statement) -> Loop:
+    def columns(self, width: str, *body: Statement) -> Loop:
         """Return a loop over the columns of a matrix, in vectors."""
         return Loop("e", bound(0), bound(width), body, lanes=self.lanes)
 
-    def turn(self, name: str, source: str, width: int, factor: Scalar | None = None) -> Loop:
+    def turn(self, name: str, source: str, width: str, factor: Scalar | None = None) -> Loop:
         """Return the loop that lays rows of the block as columns."""
         value = self.read(source, FIRST + I, E)
         value = value if factor is None else value * factor
@@ -127,7 +126,7 @@ class Blocks:
         return Loop(variable, bound(0), stop, updates, tuple(folds)), [f.results[0] for f in folds]
 
     def keys_by_queries(
-        self, name: str, source: str, turned: str, width: int, finish: Callable[[list[Scalar]], Sequence[Statement]]
+        self, name: str, source: str, turned: str, width: str, finish: Callable[[list[Scalar]], Sequence[Statement]]
     ) -> Loop:
         """Return the loops over tiles of source·turned (keys × queries); ``finish`` says what becomes of a tile's rows."""
         rows = [self.read(source, self.key(r), E) for r in range(ROWS)]
@@ -139,7 +138,7 @@ class Blocks:
         """Return the key of a row of a tile; the last one for rows behind it."""
         return least(BLOCK + J + row, self.seen - 1)
 
-    def into_queries(self, name: str, weights: str, source: str, width: int, add: Callable[[Scalar, Scalar, Scalar], Scalar],
+    def into_queries(self, name: str, weights: str, source: str, width: str, add: Callable[[Scalar, Scalar, Scalar], Scalar],
                      target: str) -> Loop:  # fmt: skip
         """Return the loops that put weightsᵀ·source into rows of queries: ``add(old, query, sum)`` is the new element."""
         left = [self.read(weights, J * QUERIES + I + r) for r in range(ROWS)]
@@ -152,7 +151,7 @@ class Blocks:
             stores.append(self.write(target, FIRST + place, E, value=value, guard=guard))
         return self.queries(self.columns(width, product, *stores), step=ROWS)
 
-    def into_keys(self, name: str, weights: str, source: str, width: int, target: str, factor: Scalar) -> Loop:
+    def into_keys(self, name: str, weights: str, source: str, width: str, target: str, factor: Scalar) -> Loop:
         """Return the loops that add weights·source·factor to rows of keys."""
         left = [self.read(weights, J * QUERIES + I + r * QUERIES) for r in range(ROWS)]
         product, sums = self.sums(name, "i", self.count, left, self.read(source, FIRST + I, E))
@@ -180,14 +179,14 @@ class Blocks:
         loops = [("h", "heads", 1), ("b", "batch", 1)]
         for variable, limit, step in [("first", "queries", QUERIES), *loops] if blocks else loops:
             statements = (Loop(variable, bound(0), bound(limit), statements, step=step, parallel=True),)
-        sizes = ("batch", "heads", "queries", "keys")
+        sizes = ("batch", "heads", "queries", "keys", "width", "values")
         return Kernel(name, tuple(self.buffers.values()), sizes, statements, (SCALE,))
 
 
 def inputs(k: Blocks) -> None:
     """Add query, key and value."""
     k.matrices(
-        query=("queries", k.shape.width), key=("keys", k.shape.width), value=("keys", k.shape.values),
+        query=("queries", "width"), key=("keys", "width"), value=("keys", "values"),
         **({"mask": ("keys", "queries")} if k.shape.masked else {}),
     )  # fmt: skip
 
@@ -201,13 +200,13 @@ def attention(*choices: object) -> Kernel:
     """(query, key, value, mask as keys × queries if there is one) → (result, lse), of the fields of :class:`Shape`."""
     k = Blocks(Shape(*choices))  # type: ignore[arg-type]
     inputs(k)
-    k.matrices("out", result=("queries", k.shape.values))
+    k.matrices("out", result=("queries", "values"))
     k.numbers("lse", role="out")
-    k.stage(turned=k.shape.width * QUERIES, weights=KEYS * QUERIES)
+    k.stage(turned=k.shape.room * QUERIES, weights=KEYS * QUERIES)
     k.stage(**dict.fromkeys(("top", "before", "total", "factor"), QUERIES))
     start = k.queries(
-        k.turn("turned", "query", k.shape.width, k.scale()),
-        k.columns(k.shape.values, k.write("result", FIRST + I, E, value=k.number(0))),
+        k.turn("turned", "query", "width", k.scale()),
+        k.columns("values", k.write("result", FIRST + I, E, value=k.number(0))),
         k.write("top", I, value=k.number(-math.inf)), k.write("total", I, value=k.number(0)),
     )  # fmt: skip
     keep = k.queries(k.write("before", I, value=k.read("top", I)), lanes=k.lanes)
@@ -220,7 +219,7 @@ def attention(*choices: object) -> Kernel:
             *(k.write("weights", (J + r) * QUERIES + I, value=s) for r, s in enumerate(scores)), k.write("top", I, value=top)
         ]  # fmt: skip
 
-    scores = k.keys_by_queries("s", "key", "turned", k.shape.width, rise)
+    scores = k.keys_by_queries("s", "key", "turned", "width", rise)
     total, place, safe = Fold("sum", k.dtype, "sum"), J * QUERIES + I, finite(k.read("top", I))
     weight = var("p", k.dtype)
     factor = exp(k.read("before", I) - safe)
@@ -233,11 +232,11 @@ def attention(*choices: object) -> Kernel:
         lanes=k.lanes,
     )  # fmt: skip
     values = k.into_queries(
-        "o", "weights", "value", k.shape.values, lambda old, i, s: fma(old, k.read("factor", i), s), "result"
+        "o", "weights", "value", "values", lambda old, i, s: fma(old, k.read("factor", i), s), "result"
     )
     blocks = Loop("block", bound(0), k.seen, (keep, scores, weigh, values), step=KEYS)
     divisor = select(k.read("total", I).eq(0.0), 1.0, k.read("total", I))
-    divide = k.columns(k.shape.values, k.write("result", FIRST + I, E, value=k.read("result", FIRST + I, E) / divisor))
+    divide = k.columns("values", k.write("result", FIRST + I, E, value=k.read("result", FIRST + I, E) / divisor))
     lse = cast(k.read("top", I), "f64") + cast(make("log", (k.read("total", I),)), "f64")
     logs = k.queries(k.write("lse", FIRST + I, value=lse), lanes=k.lanes)
     return k.kernel("attention", (start, blocks, k.queries(divide), logs), blocks=True)
@@ -249,12 +248,12 @@ def attention_backward(*choices: object) -> Kernel:
     With P the weights, D = Σ g·out - g_lse and dS = P (g Vᵀ - D): dV = Pᵀ g, dQ = scale·dS K, dK = scale·dSᵀ Q.
     """
     k = Blocks(Shape(*choices))  # type: ignore[arg-type]
-    width, values, zero, one = k.shape.width, k.shape.values, k.number(0), k.number(1)
+    width, values, zero, one = "width", "values", k.number(0), k.number(1)
     inputs(k)
     k.matrices(g=("queries", values), out_=("queries", values))
     k.numbers("lse", "g_lse")
     k.matrices("out", to_query=("queries", width), to_key=("keys", width), to_value=("keys", values))
-    k.stage(turned=width * QUERIES, turned_g=values * QUERIES, weights=KEYS * QUERIES, slopes=KEYS * QUERIES)
+    k.stage(turned=k.shape.room * QUERIES, turned_g=k.shape.room * QUERIES, weights=KEYS * QUERIES, slopes=KEYS * QUERIES)
     k.stage(**dict.fromkeys(("high", "low", "delta"), QUERIES))
     keys = Loop("j", bound(0), size("keys"), (
         k.columns(width, k.write("to_key", J, E, value=zero)), k.columns(values, k.write("to_value", J, E, value=zero)),

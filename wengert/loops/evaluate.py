@@ -121,11 +121,15 @@ class Machine:
             self.block(self.kernel.body)
 
     def fail(self, problem: str) -> None:
+        """Say what is wrong with the statement that runs."""
+        """Raise an error that shows the line at hand."""
         raise KernelError(f"{problem}\n{line_of(self.kernel, self.here)}")
 
     # ---- statements
 
     def block(self, body: tuple[Statement, ...]) -> None:
+        """Run statements in order."""
+        """Run statements in order."""
         values = self.values
         for statement in body:
             self.here = statement
@@ -142,6 +146,8 @@ class Machine:
                 self.stage(statement, int(values[statement.size]))
 
     def loop(self, loop: Loop, start: int, stop: int) -> None:
+        """Run a loop; the results of its folds are values after it."""
+        """Run the iterations of a loop, and make the results of its folds known."""
         for fold in loop.folds:
             self.states[fold.name] = self.folds[fold.name].identity
         variable = index(loop.variable)
@@ -174,10 +180,14 @@ class Machine:
         return self.whole[id(loop)]
 
     def stage(self, stage: Stage, size: int) -> None:
+        """Make the memory of a stage."""
+        """Give this iteration memory of its own, of which nothing is written yet."""
         self.arrays[stage.name] = np.empty(max(size, 0), numpy_dtype(stage.dtype))
         self.written[stage.name] = np.zeros(max(size, 0), bool)
 
     def store(self, s: Store) -> None:
+        """Write elements where the guard holds."""
+        """Write an element, or one for each lane; of two writes to one element the later stays."""
         guard = True if s.guard is None else self.values[s.guard]
         lanes = () if self.lanes is None else (self.lanes,)
         every = np.broadcast_arrays(*(self.values[i] for i in s.index), self.values[s.value], guard, *lanes)
@@ -196,6 +206,8 @@ class Machine:
             self.written[s.buffer][places] = True
 
     def update(self, name: str, values: State) -> None:
+        """Fold values into a fold, and let its parts have the values they have then."""
+        """Combine values (of every lane) into a fold."""
         fold = self.folds[name]
         if self.lanes is not None:
             values = fold.reduce(tuple(np.broadcast_to(v, self.lanes.shape) for v in values))
@@ -228,15 +240,21 @@ class Machine:
         return found
 
     def compute(self, plan: "Plan") -> None:
+        """Compute nodes."""
+        """Compute the nodes of a plan."""
         values = self.values
         for x, operation, args in plan:
             values[x] = operation(*[values[a] for a in args])
 
     def lookup(self, x: Scalar, i: Any) -> Any:
+        """Return an element of a constant table."""
+        """Read a constant table."""
         self.within("the table", i, len(x.data), 0)
         return np.array(x.data).astype(numpy_dtype(x.dtype))[i]
 
     def load(self, x: Scalar, *args: Any) -> Any:
+        """Return elements of a buffer, 0 where the guard does not hold."""
+        """Read a buffer; 0 where the guard does not hold."""
         name, guarded = x.data
         array = self.arrays[name]
         if not guarded:
@@ -253,16 +271,22 @@ class Machine:
         return found[()]
 
     def inside(self, name: str, places: State) -> None:
+        """Check that places are inside a buffer."""
+        """Fail if an index is outside its dimension."""
         for axis, (i, n) in enumerate(zip(places, self.arrays[name].shape, strict=True)):
             self.within(name, i, n, axis)
 
     def within(self, name: str, i: Any, n: int, axis: int) -> None:
+        """Check that indices are inside a dimension."""
+        """Fail if an index is not from 0 to n - 1."""
         outside = (i < 0) | (i >= n)
         if outside.any():
             at = int(np.extract(outside, i)[0])
             self.fail(f"index {at} is outside of dimension {axis} of {name}, which has {n} elements")
 
     def was_written(self, name: str, places: State) -> None:
+        """Check that what is read of an output or a stage has been written."""
+        """Fail if an element of an output or stage is read that has not been written."""
         written = self.written.get(name)
         if written is not None and not written[places].all():
             self.fail(f"{name!r} is read where nothing has been written")

@@ -39,8 +39,8 @@ class Reduction:
 
     Attributes:
         monoid: its name. dtype: of the array in memory; folded: of the value that is folded. results: dtypes of the results
-            in memory. loops: per loop, outermost first, whether it is reduced, the pattern (1, 0 or None) of the array in it, and
-            those of the results. split: whether the outermost reduced loop is cut in parts.
+            in memory. loops: per loop, outermost first, whether it is reduced, the pattern (1, 0 or None) of the array in it,
+            and those of the results. split: whether the outermost reduced loop is cut in parts.
     """
 
     monoid: str
@@ -98,8 +98,9 @@ def _rows(
     for depth, d in enumerate(reversed(reduced)):
         fold = Fold(f"fold{depth}", what.folded, what.monoid)
         start, stop = _range(what, d, reduced[0])
-        shape = {"lanes": what.lanes, "unroll": 4 if len(value) == 1 else 2} if depth == 0 else {}
-        inner = (Loop(f"i{d}", start, stop, (*inner, Update(fold.name, states)), folds=(fold,), **shape),)
+        lanes, unroll = (what.lanes, 4 if len(value) == 1 else 2) if depth == 0 else (1, 1)
+        body = (*inner, Update(fold.name, states))
+        inner = (Loop(f"i{d}", start, stop, body, (fold,), lanes=lanes, unroll=unroll),)
         states = fold.results
     stores = tuple(Store(b.name, at, cast(s, b.dtype)) for b, s in zip(outs, states, strict=True))
     return (*inner, *stores)

@@ -155,21 +155,27 @@ class Scalar:
         return self._with("shr", other)
 
     def eq(self, other: Any) -> "Scalar":
+        """Return self == other."""
         return self._with("eq", other)
 
     def ne(self, other: Any) -> "Scalar":
+        """Return self != other."""
         return self._with("ne", other)
 
     def lt(self, other: Any) -> "Scalar":
+        """Return self < other."""
         return self._with("lt", other)
 
     def le(self, other: Any) -> "Scalar":
+        """Return self <= other."""
         return self._with("le", other)
 
     def gt(self, other: Any) -> "Scalar":
+        """Return self > other."""
         return self._with("gt", other)
 
     def ge(self, other: Any) -> "Scalar":
+        """Return self >= other."""
         return self._with("ge", other)
 
     def __bool__(self) -> bool:

@@ -29,6 +29,8 @@ class Token(NamedTuple):
 
 
 def fail(token: Token, problem: str, text: str) -> NoReturn:
+    """Raise KernelError that points at a word of a text."""
+    """Raise an error that names a place of the text, and points at it."""
     lines = text.splitlines()
     line = lines[token.line - 1] if token.line <= len(lines) else ""
     where = f"line {token.line}, column {token.column}"

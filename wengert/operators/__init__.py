@@ -31,6 +31,7 @@ from wengert.operators import (
     fft,
     fill,
     from_data,
+    fused_attention,
     gather,
     grids,
     histogram,

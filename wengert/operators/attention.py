@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from wengert.array.dtype import BOOL
+from wengert.array.dtype import BOOL, FLOAT
 from wengert.core.apply import execute
 from wengert.core.arguments import Anything, Floating
 from wengert.core.batch import aligned, expanded
@@ -14,18 +14,13 @@ from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.errors import DTypeError, ShapeError
 from wengert.operators.along import blocks
+from wengert.operators.fused_attention import fits_scores
 
 __all__ = ["attention_weights", "scaled_dot_product_attention"]
 
 
-def _fits(mask: tuple[int, ...], scores: tuple[int, ...]) -> bool:
-    """True if a shape broadcasts to another without changing it."""
-    tail = scores[len(scores) - len(mask) :] if len(mask) <= len(scores) else ()
-    return len(tail) == len(mask) and all(m in (1, s) for m, s in zip(mask, tail, strict=True))
-
-
 def _weights_spec(scores: Spec, mask: Spec | None = None, scale: float = 1.0, is_causal: bool = False) -> Spec:
-    if mask is not None and not _fits(tuple(mask.shape), tuple(scores.shape)):
+    if mask is not None and not fits_scores(tuple(mask.shape), tuple(scores.shape)):
         raise ShapeError(
             f"scaled_dot_product_attention(): attn_mask of shape {tuple(mask.shape)} does not broadcast to the scores' "
             f"shape {tuple(scores.shape)}, (…, queries, keys)"
@@ -118,6 +113,13 @@ def _check(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) ->
         )
 
 
+def _fused(query: Any, key: Any, value: Any, mask: Any) -> bool:
+    """Whether attention is one operator: no tensor is broadcast, but the mask."""
+    lead = tuple(query.shape[:-2])
+    same = lead == tuple(key.shape[:-2]) == tuple(value.shape[:-2]) and query.dtype.category == FLOAT
+    return same and (mask is None or fits_scores(tuple(mask.shape), (*lead, query.shape[-2], key.shape[-2])))
+
+
 def _repeated(heads: int, x: Any) -> Any:
     """Return keys or values with each head repeated for the queries that share it."""
     if x.ndim < 3 or heads % x.shape[-3]:
@@ -172,6 +174,8 @@ def scaled_dot_product_attention(
     if enable_gqa:
         key, value = _repeated(query.shape[-3], key), _repeated(query.shape[-3], value)
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    if not dropout_p and _fused(query, key, value, attn_mask):
+        return ops.fused_attention(query, key, value, attn_mask, float(factor), bool(is_causal))[0]
     scores = ops.matmul(query, ops.transpose(key, -1, -2))
     weights = ops.attention_weights(scores, attn_mask, factor, bool(is_causal))
     if dropout_p:

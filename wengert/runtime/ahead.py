@@ -92,8 +92,8 @@ def _unraisable(error: Exception) -> Any:
 def finish() -> None:
     """Wait until everything that was asked for is made."""
     done = threading.Event()
-    marker: Ahead[bool] = Ahead.__new__(Ahead)
-    marker._make, marker._result, marker._done = (lambda: bool(done.set())), None, False
+    marker: Ahead[None] = Ahead.__new__(Ahead)
+    marker._make, marker._result, marker._done = done.set, None, False
     _submit(marker)
     done.wait()
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from wengert.codegen.contraction import ACTIVATIONS, Epilogue
+from wengert.codegen.epilogue import ACTIVATIONS, Epilogue
 from wengert.runtime.calls import dtype_name
 from wengert.runtime.pool import empty
 from wengert.runtime.product import Call, Plan, address

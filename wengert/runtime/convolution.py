@@ -8,155 +8,55 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from struct import Struct
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wengert.codegen.arranging import emit_images, emit_weights
-from wengert.codegen.convolution import BLOCK, emit_convolution, emit_weight_gradient
+from wengert.codegen.arranging import emit_weights
+from wengert.codegen.convolution import BLOCK, emit_convolution, emit_weight_dots, emit_weight_gradient
 from wengert.codegen.microkernel import Tile, arithmetic, tile_of
 from wengert.codegen.panels import emit_panels
 from wengert.codegen.target import host
 from wengert.kernels.precision import is_narrow
-from wengert.runtime.calls import Kernels, dtype_name, kernels, or_numpy
+from wengert.runtime.arranging import (
+    SHARES,
+    Axis,
+    Images,
+    Triple,
+    axis,
+    empty_images,
+    five,
+    grain,
+    is_channels_last,
+    run,
+    strides_of,
+    three,
+)  # fmt: skip
+from wengert.runtime.calls import dtype_name, kernels, or_numpy
+from wengert.runtime.contraction import matmul
 from wengert.runtime.eager import kernel
 from wengert.runtime.launch import pointer
 from wengert.runtime.pool import empty
 from wengert.runtime.rows import contiguous
 from wengert.runtime.threads import get_num_threads
-from wengert.runtime.workers import launch
 
 __all__ = ["conv", "conv_input", "conv_weight"]
 
 Array = NDArray[Any]
 Sizes = Sequence[int]
-Triple = tuple[int, int, int]
 
 PLANS: Final = 512  # that are kept
-LINE: Final = 64  # bytes of a cache line
-WEIGHTS: Final = 192 * 1024  # bytes of panels that are read again for every block of windows: less than the second cache
+WEIGHTS: Final = (
+    192 * 1024
+)  # bytes of panels that are read again for every block of windows: less than the second cache
 COTANGENTS: Final = 24 * 1024  # bytes of cotangents that are read again for every k: less than the first cache
-TASK: Final = 100_000  # products that make a chunk worth while
-SHARES: Final = 8  # chunks per thread, so that one who is late does not keep the others waiting
 PARTS: Final = 16  # blocks that a gradient of weights is cut into, whatever the number of threads
-
-
-# ---- geometry: always three dimensions, of which the first may be single
-
-
-def _three(values: Sizes, single: int = 1) -> Triple:
-    """Return one number for each of three dimensions."""
-    a, b, c = (*[single] * (3 - len(values)), *values)
-    return a, b, c
-
-
-def _five(array: Array) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return shape and strides of (n, channels, *spatial) as of (n, channels, slices, rows, columns)."""
-    lacking = 5 - array.ndim
-    shape, strides = array.shape, array.strides
-    return (*shape[:2], *[1] * lacking, *shape[2:]), (*strides[:2], *[0] * lacking, *strides[2:])
-
-
-class Axis(NamedTuple):
-    """How elements of one dimension are laid out.
-
-    Attributes:
-        size: how many there are. low: how many zeros come before them (negative: elements left out). stride: element u,
-            counted with the zeros, has place u // stride of phase u % stride. phases: those that are read. length: places.
-    """
-
-    size: int
-    low: int
-    stride: int
-    phases: tuple[int, ...]
-    length: int
-
-    def span(self, phase: int) -> tuple[int, int]:
-        """Return the first place that holds an element, and the one after the last."""
-        ends = (-(-(u - phase) // self.stride) for u in (self.low, self.low + self.size))
-        first, last = (min(max(end, 0), self.length) for end in ends)
-        return first, last
-
-    @property
-    def shared(self) -> int:
-        """How many zeros before a row may be those after the one before it."""
-        return min(min(first, self.length - last) for first, last in map(self.span, self.phases))
-
-
-def axis(size: int, low: int, stride: int, reads: Sizes, count: int) -> Axis:
-    """Return the layout for ``count`` windows of which the first reads these elements."""
-    phases = tuple(sorted({u % stride for u in reads}))
-    return Axis(size, low, stride, phases, max(u // stride for u in reads) + count)
-
-
-class Images:
-    """A layout of images; see :mod:`wengert.codegen.arranging`.
-
-    Attributes:
-        image, plane, slice, row: strides in bytes. nbytes: with what a tile may read after the last window.
-    """
-
-    def __init__(self, shape: Sizes, strides: Sizes, axes: tuple[Axis, Axis, Axis], dtype: np.dtype[Any]) -> None:
-        (images, channels, *sizes), size = shape, dtype.itemsize
-        deep, high, wide = axes
-        self.axes, self.size, self.count = axes, size, images * channels
-        pitch = wide.length - wide.shared
-        self.row = pitch * size
-        self.slice = high.length * self.row
-        self.phase = deep.length * self.slice
-        phases = list(itertools.product(*(a.phases for a in axes)))
-        filled = len(phases) * self.phase
-        self.plane = (filled // LINE + 1 | 1) * LINE  # an odd number of lines: channels meet in no set of the cache
-        self.image = channels * self.plane
-        self.slack = (wide.shared + 1) * size + 16 * LINE
-        self.nbytes = images * self.image + self.slack
-        table = []
-        for number, (z, y, x) in enumerate(phases):
-            first, last = wide.span(x)
-            start = (first * wide.stride + x - wide.low) * strides[4]
-            table.append((z, y, first, last, start, wide.stride * strides[4], number * self.phase))
-        self.table = np.array(table, np.int64)
-        self.kernel = kernels("images", emit_images, dtype_name(dtype), host().vector_bytes // size)
-        self.numbers = (
-            *strides, channels, *sizes[:2], deep.low, high.low, deep.stride, high.stride,
-        ), (deep.length, high.length, pitch, len(phases), pointer(self.table), self.plane, filled)  # fmt: skip
-
-    def distance(self, *reads: int) -> int:
-        """Return the distance of the place that the first window reads an element from."""
-        number, place = 0, 0
-        for a, u, step in zip(self.axes, reads, (self.slice, self.row, self.size), strict=True):
-            number = number * len(a.phases) + a.phases.index(u % a.stride)
-            place += u // a.stride * step
-        return number * self.phase + place
-
-    def table_of(self, channels: int, reads: tuple[Sizes, Sizes, Sizes]) -> NDArray[np.int64]:
-        """Return the distances of the products of a window: channel by channel, and in each in the order of the kernel."""
-        places = np.array([self.distance(*u) for u in itertools.product(*reads)], np.int64)
-        return (np.arange(channels)[:, None] * self.plane + places).reshape(-1)
-
-    def laid_out(self, x: Array) -> Array:
-        """Return the memory with a copy of images."""
-        out = empty(self.nbytes, np.uint8)
-        out[-self.slack :] = 0
-        before, after = self.numbers
-        _run(self.kernel, "images", self.count, _grain(self.count, self.plane // self.size), pointer(x), *before, pointer(out), *after)
-        return out
-
-
-@functools.lru_cache(maxsize=64)
-def _packer(count: int) -> Any:
-    return Struct(f"{count}q").pack
-
-
-def _run(made: Kernels, name: str, count: int, grain: int, *numbers: int) -> None:
-    launch(_packer(len(numbers) + 3)(made.addresses[name], count, grain, *numbers))
-
-
-def _grain(count: int, each: int) -> int:
-    """Return how many steps make a chunk, given the work of one."""
-    return max(1, min(-(-TASK // max(1, each)), -(-count // (SHARES * get_num_threads()))), TASK // 4 // max(1, each))
+PANELS: Final = 8  # of k in such a block, which share the cotangents in the first cache
+FEW: Final = 4  # times the output channels of a group that fill no vector: their gradient is one of dot products
+DOTS: Final = range(
+    8, 13
+)  # sums that such a tile may have: enough to keep the processor busy, not too many for its registers
 
 
 def _fitting(count: int, sizes: Sequence[int]) -> int:
@@ -224,7 +124,7 @@ class Sums:
         while some > 1 and blocks * -(-panels // some) < SHARES * threads:
             some = -(-some // 2)
         self.count = blocks * -(-panels // some)
-        self.grain = _grain(self.count, rows * columns * some * tile.rows * max(1, products))
+        self.grain = grain(self.count, rows * columns * some * tile.rows * max(1, products))
         self.before = images.image, inputs * images.plane, images.slice, images.row, pointer(self.tables[0]), products
         self.after = (
             *results.strides, this.shape[0], groups, outputs, *results.counts, rows, columns, row_blocks, column_blocks,
@@ -233,11 +133,11 @@ class Sums:
 
     def __call__(self, x: Array, w: Array, bias: Array | None, out: Array) -> None:
         packed = empty(self.panels * self.panel, np.uint8)
-        _run(
-            self.pack, "weights", self.panels, _grain(self.panels, self.each),
+        run(
+            self.pack, "weights", self.panels, grain(self.panels, self.each),
             pointer(w), *self.packing, 0 if bias is None else pointer(bias), pointer(packed), self.panel,
         )  # fmt: skip
-        _run(
+        run(
             self.kernel, "convolution", self.count, self.grain,
             pointer(x), *self.before, pointer(packed), self.panel, pointer(out) + self.start, *self.after,
         )  # fmt: skip
@@ -277,28 +177,28 @@ class Problem(NamedTuple):
     @property
     def reads(self) -> tuple[Sizes, Sizes, Sizes]:
         """The elements that the first window reads, counted with the zeros before them."""
-        a, b, c = ([t * d for t in range(k)] for k, d in zip(_three(self.weight[2:]), _three(self.dilation), strict=True))
+        a, b, c = ([t * d for t in range(k)] for k, d in zip(three(self.weight[2:]), three(self.dilation), strict=True))
         return a, b, c
 
     @property
     def counts(self) -> Triple:
         """The number of windows that fit into the images."""
-        given = zip(self.shape[2:], _three(self.padding, 0), self.reads, _three(self.stride), strict=True)
+        given = zip(self.shape[2:], three(self.padding, 0), self.reads, three(self.stride), strict=True)
         a, b, c = ((size + 2 * p - r[-1] - 1) // s + 1 for size, p, r, s in given)
         return a, b, c
 
     def images(self, counts: Triple) -> Images:
         """Return the layout of the images for some windows."""
-        given = zip(self.shape[2:], _three(self.padding, 0), _three(self.stride), self.reads, counts, strict=True)
+        given = zip(self.shape[2:], three(self.padding, 0), three(self.stride), self.reads, counts, strict=True)
         a, b, c = (axis(*each) for each in given)
         return Images(self.shape, self.strides, (a, b, c), self.dtype)
 
 
 def problem(images: Array, weight: Sizes, stride: Any, padding: Any, dilation: Any, groups: int) -> Problem:
     """Return the problem of some arrays."""
-    shape, strides = _five(images)
+    shape, strides = five(images)
     given = tuple(weight), tuple(stride), tuple(padding), tuple(dilation)
-    return Problem(images.dtype, shape, strides, *given, groups, _is_channels_last(images))
+    return Problem(images.dtype, shape, strides, *given, groups, is_channels_last(images))
 
 
 class Convolution:
@@ -312,7 +212,7 @@ class Convolution:
         self.dtype, self.last, self.images, self.shape, self.parts = this.dtype, this.last, images, tuple(shape), parts
 
     def __call__(self, images: Array, weight: Array, bias: Array | None = None) -> Array:
-        out = _empty(self.shape, self.dtype, self.last)
+        out = empty_images(self.shape, self.dtype, self.last)
         laid_out = self.images.laid_out(images)
         for part in self.parts:
             part(laid_out, weight, bias, out)
@@ -327,7 +227,7 @@ def forward(this: Problem, threads: int) -> Convolution:
     images = this.images(counts)
     part = outputs // this.groups
     weights = Weights(np.arange(products) * size, products * size, part * products * size)
-    results = Results(counts, tuple(_strides((count, outputs, *counts), size, this.last)), 0)
+    results = Results(counts, tuple(strides_of((count, outputs, *counts), size, this.last)), 0)
     sums = Sums(this, images, (this.weight[1], part), this.reads, weights, results, threads)
     return Convolution(this, images, (count, outputs, *counts[3 - len(this.stride) :]), [sums])
 
@@ -336,18 +236,21 @@ class Phase(NamedTuple):
     """In one dimension, the elements of an input at places that a stride apart, and what their gradient is a sum of.
 
     Attributes:
-        first: the first of these elements. count: how many there are. taps: the places in the kernel that see them.
+        first: the first of these elements. number: how many there are. taps: the places in the kernel that see them.
         reads: per tap the cotangent that the first element takes; those of the next are neighbours.
     """
 
     first: int
-    count: int
+    number: int
     taps: Sizes
     reads: Sizes
 
 
 def phases(size: int, kernel: int, stride: int, padding: int, dilation: int) -> list[Phase]:
-    """Return the phases of a dimension: element a * stride + phase - padding sees window a + (phase - tap * dilation) / stride."""
+    """Return the phases of a dimension.
+
+    Element a * stride + phase - padding is read by window a + (phase - tap * dilation) / stride.
+    """
     found = []
     for phase in range(stride):
         a = -(-(padding - phase) // stride)
@@ -361,7 +264,7 @@ def phases(size: int, kernel: int, stride: int, padding: int, dilation: int) -> 
 
 def _covering(count: int, found: Sequence[Phase]) -> Axis:
     """Return the layout of cotangents from which all phases read."""
-    reads = [(read, phase.count) for phase in found for read in phase.reads] or [(0, 1)]
+    reads = [(read, phase.number) for phase in found for read in phase.reads] or [(0, 1)]
     low = -min(read for read, _ in reads)
     return Axis(count, low, 1, (0,), max(read + n for read, n in reads) + low)
 
@@ -370,22 +273,22 @@ def _covering(count: int, found: Sequence[Phase]) -> Axis:
 def input_gradient(this: Problem, size: Sizes, threads: int) -> Convolution:
     """Return the plan of the gradient of an input of spatial shape ``size``."""
     count, (outputs, inputs, *_) = this.shape[0], this.weight
-    part, unit, taps = outputs // this.groups, this.dtype.itemsize, _three(this.weight[2:])
-    given = zip(_three(size), taps, _three(this.stride), _three(this.padding, 0), _three(this.dilation), strict=True)
+    part, unit, taps = outputs // this.groups, this.dtype.itemsize, three(this.weight[2:])
+    given = zip(three(size), taps, three(this.stride), three(this.padding, 0), three(this.dilation), strict=True)
     found = [phases(*each) for each in given]
     deep, high, wide = (_covering(n, each) for n, each in zip(this.shape[2:], found, strict=True))
     images = Images(this.shape, this.strides, (deep, high, wide), this.dtype)
-    shape = (count, inputs * this.groups, *_three(size))
-    strides = _strides(shape, unit, this.last)
+    shape = (count, inputs * this.groups, *three(size))
+    strides = strides_of(shape, unit, this.last)
     channel, parts = math.prod(taps) * unit, []
-    for three in itertools.product(*found):
-        z, y, x = ([read + a.low for read in phase.reads] for phase, a in zip(three, images.axes, strict=True))
-        places = [(t * taps[1] + u) * taps[2] + v for t, u, v in itertools.product(*(p.taps for p in three))]
+    for place in itertools.product(*found):
+        z, y, x = ([read + a.low for read in phase.reads] for phase, a in zip(place, images.axes, strict=True))
+        places = [(t * taps[1] + u) * taps[2] + v for t, u, v in itertools.product(*(p.taps for p in place))]
         table = np.arange(part)[:, None] * (inputs * channel) + np.array(places, np.int64) * unit
         weights = Weights(table.reshape(-1), channel, part * inputs * channel)
-        start = sum(p.first * s for p, s in zip(three, strides[2:], strict=True))
-        steps = [s * step for s, step in zip(strides[2:], _three(this.stride), strict=True)]
-        counts = three[0].count, three[1].count, three[2].count
+        start = sum(p.first * s for p, s in zip(place, strides[2:], strict=True))
+        steps = [s * step for s, step in zip(strides[2:], three(this.stride), strict=True)]
+        counts = place[0].number, place[1].number, place[2].number
         results = Results(counts, (*strides[:2], *steps), start)
         parts.append(Sums(this, images, (part, inputs), (z, y, x), weights, results, threads))
     return Convolution(this, images, (*shape[:2], *size), parts)
@@ -394,82 +297,96 @@ def input_gradient(this: Problem, size: Sizes, threads: int) -> Convolution:
 # ---- the gradient of the weights
 
 
+class Cotangents:
+    """Cotangents in panels of a tile's columns of output channels, window by window.
+
+    Attributes:
+        numbers: strides in bytes of images, groups and panels, and the panels of a group.
+    """
+
+    def __init__(self, this: Problem, windows: int, part: int, tile: Tile) -> None:
+        size, count, how = this.dtype.itemsize, this.shape[0] * this.groups, arithmetic(this.name, host())
+        self.kernel = kernels("panels", emit_panels, this.name, how, tile.columns, tile.lanes)
+        panels, panel = -(-part // tile.columns), windows * tile.columns * size
+        self.numbers = this.groups * panels * panel, panels * panel, panel, panels
+        self.count, self.each, self.nbytes = count * panels, windows * tile.columns, count * panels * panel
+        self.packing = windows * size, size, panel, part, windows, panels
+        self.steps = np.arange(count)[:, None] * np.array([part * windows * size, panels * panel])
+
+    def packed(self, g: Array) -> Array:
+        """Return the memory with the panels."""
+        out = empty(self.nbytes, np.uint8)
+        addresses = self.steps + np.array([pointer(g), pointer(out)])
+        run(
+            self.kernel, "panels", self.count, grain(self.count, self.each), *self.packing, pointer(addresses), 0, 0
+        )  # fmt: skip
+        return out
+
+
+class Apart:
+    """Cotangents as they are, every output channel a panel."""
+
+    def __init__(self, this: Problem, windows: int, part: int) -> None:
+        panel = windows * this.dtype.itemsize
+        self.numbers = this.groups * part * panel, part * panel, panel, part
+
+    def packed(self, g: Array) -> Array:
+        """Return the cotangents."""
+        return g
+
+
 class WeightGradient:
     """A plan of the gradient of the weights, for cotangents of shape (n, channels, *counts)."""
 
-    def __init__(self, this: Problem, counts: Triple, threads: int) -> None:
-        groups, (outputs, inputs, *_), size = this.groups, this.weight, this.dtype.itemsize
-        part, windows, count = outputs // groups, math.prod(counts), this.shape[0]
-        self.dtype, self.shape, self.groups, self.part = this.dtype, tuple(this.weight), groups, part
+    def __init__(self, this: Problem, counts: Triple) -> None:
+        groups, (outputs, inputs, *_), size, count = this.groups, this.weight, this.dtype.itemsize, this.shape[0]
+        how, part, windows = arithmetic(this.name, host()), outputs // groups, math.prod(counts)
+        self.dtype, self.shape, self.groups, self.part = this.dtype, this.weight, groups, part
         self.images = this.images(counts)
         self.table = self.images.table_of(inputs, this.reads)
         self.products = products = len(self.table)
-        tile, how = gradient_tile(this.name, part), arithmetic(this.name, host())
-        self.kernel = kernels("gradient", emit_weight_gradient, how, tile)
-        self.panels = kernels("panels", emit_panels, this.name, how, tile.columns, tile.lanes)
-        columns, rows = -(-part // tile.columns), -(-products // tile.rows)
-        panel = windows * tile.columns * size
-        self.panel_bytes = count * groups * columns * panel
-        self.packing = (windows * size, size, panel, part, windows, columns)
-        self.steps = np.arange(count * groups)[:, None] * np.array([part * windows * size, columns * panel])
-        self.pack_count, self.pack_each = count * groups * columns, windows * tile.columns
-        blocks = min(rows, max(1, PARTS // groups))
-        some = -(-count // min(count, max(1, PARTS // (groups * blocks))))
-        self.shares, self.rows, self.columns = -(-count // some), rows * tile.rows, columns * tile.columns
-        in_block = -(-rows // blocks)
+        self.cotangents: Cotangents | Apart
+        tile = gradient_tile(this.name, part)
+        if part * FEW <= tile.lanes:
+            tile, columns = Tile(_fitting(products, DOTS), 1, tile.lanes), 1
+            self.cotangents = Apart(this, windows, part)
+            self.kernel = kernels("gradient", emit_weight_dots, how, tile)
+        else:
+            columns = tile.columns
+            self.cotangents = Cotangents(this, windows, part, tile)
+            self.kernel = kernels("gradient", emit_weight_gradient, how, tile)
+        rows = -(-products // tile.rows)
+        in_block = -(-rows // min(-(-rows // PANELS), -(-PARTS // groups)))
         blocks = -(-rows // in_block)
-        self.count = self.shares * groups * blocks
-        self.before = (
-            self.images.image, inputs * self.images.plane, self.images.slice, self.images.row, pointer(self.table), products,
-        )  # fmt: skip
-        lines = min(counts[1], max(1, COTANGENTS // (counts[2] * tile.columns * size)))
-        self.middle = groups * columns * panel, columns * panel, panel, columns
+        some = -(-count // min(count, -(-PARTS // (groups * blocks))))
+        shares, width = -(-count // some), self.cotangents.numbers[-1] * columns
+        self.sums, self.count = (shares, groups, rows * tile.rows, width), shares * groups * blocks
+        lines = min(counts[1], max(1, COTANGENTS // (counts[2] * columns * size)))
+        images = self.images
+        self.before = images.image, inputs * images.plane, images.slice, images.row, pointer(self.table), products
         self.after = (
-            self.rows * self.columns * size, self.columns * size, count, some, groups, *counts, lines, rows, in_block, blocks,
+            rows * tile.rows * width * size, width * size, count, some, groups, *counts, lines, rows, in_block, blocks,
         )  # fmt: skip
 
     def __call__(self, g: Array, images: Array) -> Array:
         laid_out = self.images.laid_out(images)
         g = contiguous(g)
-        packed = empty(self.panel_bytes, np.uint8)
-        addresses = self.steps + np.array([pointer(g), pointer(packed)])
-        grain = _grain(self.pack_count, self.pack_each)
-        _run(self.panels, "panels", self.pack_count, grain, *self.packing, pointer(addresses), 0, 0)
-        sums = empty((self.shares, self.groups, self.rows, self.columns), self.dtype)
-        _run(
-            self.kernel, "gradient", self.count, 1,
-            pointer(laid_out), *self.before, pointer(packed), *self.middle, pointer(sums), *self.after,
+        cotangents = self.cotangents.packed(g)
+        sums = empty(self.sums, self.dtype)
+        run(
+            self.kernel, "gradient", self.count, 1, pointer(laid_out), *self.before, pointer(cotangents),
+            *self.cotangents.numbers, pointer(sums), *self.after,
         )  # fmt: skip
-        total = sums[0] if self.shares == 1 else sums.sum(0)
+        total = sums[0] if len(sums) == 1 else sums.sum(0)
         out = empty((self.groups, self.part, self.products), self.dtype)
         out[...] = total[:, : self.products, : self.part].swapaxes(1, 2)
         return out.reshape(self.shape)
 
 
 @functools.lru_cache(maxsize=PLANS)
-def weight_gradient(this: Problem, counts: Triple, threads: int) -> WeightGradient:
+def weight_gradient(this: Problem, counts: Triple) -> WeightGradient:
     """Return the plan of the gradient of the weights."""
-    return WeightGradient(this, counts, threads)
-
-
-def _strides(shape: Sizes, size: int, last: bool) -> list[int]:
-    """Return the strides of a new array (n, channels, *spatial), which may have channels last."""
-    order = [0, *range(2, len(shape)), 1] if last else range(len(shape))
-    found, step = [0] * len(shape), size
-    for d in reversed(order):
-        found[d] = step
-        step *= shape[d]
-    return found
-
-
-def _empty(shape: Sizes, dtype: Any, last: bool) -> Array:
-    if last:
-        return np.moveaxis(empty((shape[0], *shape[2:], shape[1]), dtype), -1, 1)
-    return empty(tuple(shape), dtype)
-
-
-def _is_channels_last(x: Array) -> bool:
-    return bool(x.shape[1] > 1 and not x.flags.c_contiguous and np.moveaxis(x, 1, -1).flags.c_contiguous)
+    return WeightGradient(this, counts)
 
 
 # ---- operators
@@ -490,6 +407,12 @@ def _fits(x: Sizes, w: Sizes, counts: Sizes, stride: Sizes, padding: Sizes, dila
         return False
     given = zip(x[2:], w[2:], counts, stride, padding, dilation, strict=True)
     return all((n - 1) * s + d * (k - 1) < size + 2 * p for size, k, n, s, p, d in given)
+
+
+def _is_product(x: Array, w: Array, stride: Sizes, padding: Sizes, groups: int) -> bool:
+    """Whether a convolution is a product of matrices as they lie in memory."""
+    plain = groups == 1 and math.prod(w.shape[2:]) == 1 and max(stride) == 1 and max(padding) == 0
+    return plain and x.flags.c_contiguous and w.flags.c_contiguous
 
 
 def _in_float32(function: Any) -> Any:
@@ -520,6 +443,10 @@ def conv(
         return NotImplemented
     if not _fits(input.shape, weight.shape, (1,) * len(stride), stride, padding, dilation, groups):
         return NotImplemented
+    if _is_product(input, weight, stride, padding, groups):
+        left, right = weight.reshape(len(weight), -1), input.reshape(*input.shape[:2], -1)
+        out = matmul(left, right, bias=None if bias is None else bias.reshape(-1, 1))
+        return out.reshape(len(input), len(weight), *input.shape[2:])
     this = problem(input, weight.shape, stride, padding, dilation, groups)
     plan = forward(this, get_num_threads())
     return plan(input, contiguous(weight), None if bias is None else contiguous(bias))
@@ -537,6 +464,9 @@ def conv_input(
     shape = (len(g), weight.shape[1] * groups, *size)
     if not _fits(shape, weight.shape, g.shape[2:], stride, padding, dilation, groups):
         return NotImplemented
+    if _is_product(g, weight, stride, padding, groups):
+        left, right = weight.reshape(len(weight), -1).T, g.reshape(*g.shape[:2], -1)
+        return matmul(left, right).reshape(shape)
     this = problem(g, weight.shape, stride, padding, dilation, groups)
     return input_gradient(this, tuple(size), get_num_threads())(g, contiguous(weight))
 
@@ -552,5 +482,5 @@ def conv_weight(g: Array, input: Array, size: Any, stride: Any, padding: Any, di
     if not _fits(input.shape, shape, g.shape[2:], stride, padding, dilation, groups):
         return NotImplemented
     this = problem(input, shape, stride, padding, dilation, groups)
-    a, b, c = _five(g)[0][2:]
-    return weight_gradient(this, (a, b, c), get_num_threads())(g, input)
+    a, b, c = five(g)[0][2:]
+    return weight_gradient(this, (a, b, c))(g, input)

@@ -15,7 +15,7 @@ from wengert.runtime.workers import start_workers
 
 __all__ = ["install", "kernel"]
 
-KERNELS = ("normalized", "reduction", "rows", "scanning", "scattering", "sorting")  # the modules with kernels of operators
+KERNELS = ("normalized", "products", "reduction", "rows", "scanning", "scattering", "sorting")  # declare kernels
 Kernel = Callable[..., Any]
 _kernels: dict[str, Kernel] = {}
 _operators: dict[Op, Kernel | None] = {}

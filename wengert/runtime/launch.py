@@ -5,8 +5,9 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,8 @@ def number_bits(value: Any, dtype: str) -> int:
     return int(value)
 
 
-class Launch(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Launch:
     """One call of a kernel: which, with what, and the seconds it took."""
 
     launcher: "Launcher"

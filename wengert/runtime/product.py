@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wengert.codegen.cache import library
-from wengert.codegen.contraction import Epilogue, emit_product, masked_reads
+from wengert.codegen.contraction import emit_product, masked_reads
 from wengert.codegen.dots import emit_dots
+from wengert.codegen.epilogue import Epilogue
 from wengert.codegen.microkernel import Arithmetic, Tile, arithmetic, tile_of
 from wengert.codegen.panels import emit_panels
 from wengert.codegen.target import Target, host

@@ -45,10 +45,7 @@ def drain(walk: Any, state: State) -> None:
     keep, freed, run, into_leaves = walk.keep, walk.freed, state.run, walk.into_leaves
     following: Any = None
     while following is not None or ready:
-        if following is not None:
-            node, following = following, None
-        else:
-            node = heappop(ready)[2]
+        node, following = heappop(ready)[2] if following is None else following, None
         pending = table[node]
         special = not plain or node.extra is not None or (targets is not None and node in targets)
         if not special and type(node) is Leaf:
@@ -70,23 +67,19 @@ def drain(walk: Any, state: State) -> None:
             if waiting is None:
                 continue
             try:
-                found = None
-                if arithmetic == "identity":
-                    found = g
-                elif large and node.plan.op.batch == "broadcast":
+                found = g if arithmetic == "identity" else None
+                if found is None and large and node.plan.op.batch == "broadcast":
                     found = native_rule(rule, g, node, slots)
                 if found is None and arithmetic:
                     found = on_arrays(run, rule, g, node, slots)
                 if found is None:
-                    g = wrapped(g)
-                    found = rule(g, *[unpack(node, slot) for slot in slots])
+                    found = rule(g := wrapped(g), *[unpack(node, slot) for slot in slots])
             except Exception as error:
                 raise noted(error, node) from None
             array = found if type(found) is ndarray else found._payload
             if array.shape != after.shape or array.dtype is not after.dtype:
-                given = found
-                found = fitted_array(run, after, array) if array.dtype is after.dtype else None
-                found = fitted(node, after, wrapped(given)) if found is None else found
+                fit = fitted_array(run, after, array) if array.dtype is after.dtype else None
+                found = fitted(node, after, wrapped(found)) if fit is None else fit
             held = waiting[GRADIENT]
             if held is None or held is ZERO:
                 waiting[GRADIENT] = found

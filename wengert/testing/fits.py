@@ -4,6 +4,7 @@
 """
 
 import sys
+import textwrap
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
@@ -48,8 +49,9 @@ def _exponential() -> Iterator[tuple[str, Spec]]:
     # z^(-1/3), where iteration begins
     yield "CBRT", Spec(lambda z: z ** (-1 / mp.mpf(3)), 1, 8, {"f32": 6, "f64": 6})
     # sinh(x) = x + x³ p(x²)
-    yield "SINH", Spec(
-        _even(mp.sinh, lambda x: x, 3), 0, 1, {"f32": 4, "f64": 7}, lambda t: t**1.5 / mp.sinh(mp.sqrt(t))
+    yield (
+        "SINH",
+        Spec(_even(mp.sinh, lambda x: x, 3), 0, 1, {"f32": 4, "f64": 7}, lambda t: t**1.5 / mp.sinh(mp.sqrt(t))),
     )
 
 
@@ -154,8 +156,9 @@ def _gamma() -> Iterator[tuple[str, Spec]]:
     yield "LGAMMA_FAR", Spec(_stirling_rest, 1e-6, 1 / 16, {"f64": 11})
     yield "DIGAMMA_FAR", Spec(_digamma_rest, 1e-6, 1 / 16, {"f64": 12})
     # πr cot(πr) = (1 - 4r²) p(r²)
-    yield "COTANGENT", Spec(
-        lambda t: mp.pi * mp.sqrt(t) / mp.tan(mp.pi * mp.sqrt(t)) / (1 - 4 * t), 0, 0.25, {"f64": 15}, parts=1
+    yield (
+        "COTANGENT",
+        Spec(lambda t: mp.pi * mp.sqrt(t) / mp.tan(mp.pi * mp.sqrt(t)) / (1 - 4 * t), 0, 0.25, {"f64": 15}, parts=1),
     )
 
 
@@ -164,7 +167,7 @@ SPECS: Final[dict[str, Spec]] = {
     **dict(_erfinv()), **dict(_gamma()),
 }  # fmt: skip
 
-HEADER: Final = '''"""Coefficients of the polynomials, constant term first: made by ``python -m wengert.testing.fits``, see there.
+HEADER: Final = '''"""Coefficients of the polynomials, constant term first, as ``python -m wengert.testing.fits`` prints them.
 
 "wide" are float64 polynomials for results in float32. Where a coefficient has a correction, both stand in order.
 """
@@ -177,10 +180,13 @@ from typing import Final
 def _table(name: str, spec: Spec) -> str:
     lines = [f"{name}: Final = {{"]
     for kind in spec.terms:
-        lines.append(f'    "{kind}": (')
-        lines += [f"        {c!r}," for c in fit(spec, kind)]
-        lines.append("    ),")
-    return "\n".join([*lines, "}", ""])
+        numbers = ", ".join(map(repr, fit(spec, kind))) + ","
+        lines += [
+            f'    "{kind}": (',
+            *textwrap.wrap(numbers, 116, initial_indent=" " * 8, subsequent_indent=" " * 8),
+            "    ),",
+        ]
+    return "\n".join([*lines, "}  # fmt: skip", ""])
 
 
 def source(*names: str) -> str:

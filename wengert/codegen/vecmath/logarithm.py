@@ -4,6 +4,8 @@ A positive x is 2^e·(1 + f) with 1 + f between √½ and √2, and log(1 + f) =
 polynomial in f, in float64 by s = f / (2 + f), for which log(1 + f) = log((1 + s) / (1 - s)) has a short series in s²
 (K.-C. Ng's arrangement f - (f²/2 - s·(f²/2 + R)), fdlibm, 1993). Subnormal, zero, negative and not finite arguments are
 computed apart, in the vectors that have some.
+
+Worst errors measured, in ulp: log 0.9, log2 1.0, log10 1.0, log1p 1.5.
 """
 
 import math
@@ -14,15 +16,24 @@ from wengert.codegen.vecmath.coefficients import LOG, LOG_STRAIGHT
 from wengert.codegen.vecmath.parts import Format, Pair, fma, format_of, polynomial, two_sum
 from wengert.loops.scalar import Scalar, bits, const, make, rarely, select
 
-__all__ = ["LN2", "Split", "log", "log10", "log1p", "log1p_of_pair", "log2", "log_rest", "split"]
+__all__ = ["LN2", "Split", "log", "log1p", "log1p_of_pair", "log2", "log10", "log_rest", "split"]
 
 SQRT_HALF: Final = {"f32": 0x3F3504F3, "f64": 0x3FE6A09E667F3BCD}  # as bits
 
 # Numbers as the sum of two floats.
 LN2: Final = {"f32": (0.6931471824645996, -1.9046542121259336e-09), "f64": (0.6931471805599453, 2.3190468138462996e-17)}
-LOG10_2: Final = {"f32": (0.3010300099849701, -1.432098883924482e-08), "f64": (0.3010299956639812, -2.8037281277851704e-18)}
-LOG2_E: Final = {"f32": (1.4426950216293335, 1.925963033500011e-08), "f64": (1.4426950408889634, 2.0355273740931033e-17)}
-LOG10_E: Final = {"f32": (0.4342944920063019, -1.0103049952192578e-08), "f64": (0.4342944819032518, 1.098319650216765e-17)}
+LOG10_2: Final = {
+    "f32": (0.3010300099849701, -1.432098883924482e-08),
+    "f64": (0.3010299956639812, -2.8037281277851704e-18),
+}
+LOG2_E: Final = {
+    "f32": (1.4426950216293335, 1.925963033500011e-08),
+    "f64": (1.4426950408889634, 2.0355273740931033e-17),
+}
+LOG10_E: Final = {
+    "f32": (0.4342944920063019, -1.0103049952192578e-08),
+    "f64": (0.4342944819032518, 1.098319650216765e-17),
+}
 
 
 class Split(NamedTuple):

@@ -9,11 +9,30 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from wengert.loops.scalar import Scalar, as_scalar, bits, const, make, select
+from wengert.loops.scalar import Scalar, as_scalar, bits, make, select
 
 __all__ = [
-    "Format", "Pair", "absolute", "above", "add_pair", "below", "fast_two_sum", "flip_sign", "fma", "format_of", "is_nan",
-    "mul_pair", "nearest", "polynomial", "power_of_two", "rint", "scale", "sign_bits", "sqrt", "two_product", "two_sum",
+    "Format",
+    "Pair",
+    "above",
+    "absolute",
+    "add_pair",
+    "below",
+    "fast_two_sum",
+    "flip_sign",
+    "fma",
+    "format_of",
+    "is_nan",
+    "mul_pair",
+    "nearest",
+    "polynomial",
+    "power_of_two",
+    "rint",
+    "scale",
+    "sign_bits",
+    "sqrt",
+    "two_product",
+    "two_sum",
 ]  # fmt: skip
 
 

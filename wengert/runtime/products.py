@@ -1,0 +1,96 @@
+"""Matrix products of large arrays by wengert's own kernels: matmul, linear layers and their gradients, addmm."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wengert.runtime.ahead import Ahead
+from wengert.runtime.contraction import matmul as product
+from wengert.runtime.eager import kernel
+
+__all__ = ["linear", "matmul", "rows_product"]
+
+_ready: dict[Any, Ahead[bool]] = {}
+
+
+def _is_ready(array: Any, *others: Any, bias: str = "", addend: bool = False) -> bool:
+    """Whether the kernels for a dtype and what is added are made; the first question has them made."""
+    dtype = array.dtype
+    if dtype != np.float32 and dtype != np.float64:
+        return False
+    if any(o.dtype != dtype or not o.size or not o.flags.aligned for o in (array, *others)):
+        return False
+    found = _ready.get((dtype, bias, addend))
+    if found is None:
+        found = _ready[dtype, bias, addend] = Ahead(lambda: _prepare(dtype, bias, addend))
+    return bool(found.get())
+
+
+def _prepare(dtype: Any, bias: str, addend: bool) -> bool:
+    """Have every kernel made that such products may call, by one product of each form."""
+    for m, k, n in ((200, 300, 100), (1, 300, 100), (200, 300, 1), (20, 30, 20)):
+        for a in (np.zeros((m, k), dtype), np.zeros((k, m), dtype).T):
+            for b in (np.zeros((k, n), dtype), np.zeros((n, k), dtype).T):
+                product(
+                    a, b, bias=np.zeros(n, dtype) if bias else None, addend=np.zeros((m, n), dtype) if addend else None
+                )
+    return True
+
+
+@kernel("matmul")
+def matmul(input: Any, other: Any) -> Any:
+    """Return ``input @ other``; NotImplemented for shapes that do not fit, which the NumPy kernel complains about."""
+    if not _is_ready(input, other) or not input.ndim or not other.ndim:
+        return NotImplemented
+    a = input if input.ndim > 1 else input[None]
+    b = other if other.ndim > 1 else other[:, None]
+    if a.shape[-1] != b.shape[-2]:
+        return NotImplemented
+    if b.ndim == 2 and a.ndim > 2:  # one matrix for all: leading dimensions are rows
+        found = product(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
+    else:
+        try:
+            found = product(a, b)
+        except ValueError:
+            return NotImplemented
+    found = found if input.ndim > 1 else found[..., 0, :]
+    return found if other.ndim > 1 else found[..., 0]
+
+
+@kernel("linear")
+def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+    """Return ``input @ weight.T + bias``."""
+    added = () if bias is None else (bias,)
+    vector = bias is not None and bias.ndim == 1
+    if weight.ndim != 2 or not input.ndim or (bias is not None and not vector):
+        return NotImplemented
+    if input.shape[-1] != weight.shape[1] or (vector and bias.shape[0] != weight.shape[0]):
+        return NotImplemented
+    if not _is_ready(input, weight, *added, bias="column" if vector else ""):
+        return NotImplemented
+    found = product(input.reshape(-1, input.shape[-1]), weight.T, bias=bias)
+    return found.reshape(*input.shape[:-1], weight.shape[0])
+
+
+@kernel("rows_product")
+def rows_product(left: Any, right: Any) -> Any:
+    """Return the sum over all rows of their outer products."""
+    if not _is_ready(left, right) or not left.ndim or left.shape[:-1] != right.shape[:-1]:
+        return NotImplemented
+    rows = math.prod(left.shape[:-1])
+    return product(left.reshape(rows, left.shape[-1]).T, right.reshape(rows, right.shape[-1]))
+
+
+def _added(input: Any, first: Any, second: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Return ``beta * input + alpha * (first @ second)``."""
+    if beta == 0 or not _is_ready(first, second, input, addend=True):
+        return NotImplemented
+    try:
+        return product(first, second, alpha=float(alpha), beta=float(beta), addend=input)
+    except ValueError:
+        return NotImplemented
+
+
+kernel("addmm")(_added)
+kernel("baddbmm")(_added)
