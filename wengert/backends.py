@@ -2,8 +2,8 @@
 
 Example:
     >>> import wengert as wg
-    >>> wg.backends.native.mode
-    'auto'
+    >>> wg.backends.native.mode in ("auto", "wait", "off")
+    True
     >>> wg.backends.mps.is_available(), wg.backends.cudnn.is_available()
     (False, False)
 """
@@ -45,8 +45,9 @@ class Native:
 
     Example:
         >>> import wengert as wg
+        >>> before = wg.backends.native.mode
         >>> wg.backends.native.mode = "wait"  # the same digits in every run
-        >>> wg.backends.native.mode = "auto"
+        >>> wg.backends.native.mode = before
     """
 
     __slots__ = ()

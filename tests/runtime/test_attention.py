@@ -26,14 +26,16 @@ def normal(*shape: int, seed: int = 0, dtype: Any = np.float64) -> Any:
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
 
 
-def exact(q: Any, k: Any, v: Any, mask: Any = None, scale: float | None = None, causal: bool = False) -> tuple[Any, Any, Any]:
+def exact(
+    q: Any, k: Any, v: Any, mask: Any = None, scale: float | None = None, causal: bool = False
+) -> tuple[Any, Any, Any]:
     """Return result, logarithm of the sum, and weights, in float64."""
     q, k, v = (a.astype(np.float64) for a in (q, k, v))
     s = q @ k.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
     if mask is not None:
         s = np.where(mask, s, -np.inf) if mask.dtype == bool else s + mask
     if causal:
-        s = np.where(np.tri(*s.shape[-2:], dtype=bool), s, -np.inf)
+        s = np.where(np.tri(*s.shape[-2:], dtype=np.bool_), s, -np.inf)
     top = s.max(-1, keepdims=True)
     p = np.exp(s - np.where(np.isneginf(top), 0, top))
     total = p.sum(-1, keepdims=True)
@@ -62,7 +64,11 @@ SIZES = [
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("lead", "n", "m", "e", "d"), SIZES)
 def test_values(lead: Any, n: int, m: int, e: int, d: int, causal: bool, dtype: str) -> None:
-    q, k, v = normal(*lead, n, e, dtype=dtype), normal(*lead, m, e, seed=1, dtype=dtype), normal(*lead, m, d, seed=2, dtype=dtype)
+    q, k, v = (
+        normal(*lead, n, e, dtype=dtype),
+        normal(*lead, m, e, seed=1, dtype=dtype),
+        normal(*lead, m, d, seed=2, dtype=dtype),
+    )
     close = 3e-6 if dtype == "float32" else 1e-14
     out, lse = attention.fused_attention(q, k, v, None, e**-0.5, causal)
     expected, logs, _ = exact(q, k, v, causal=causal)
@@ -76,7 +82,17 @@ def test_values(lead: Any, n: int, m: int, e: int, d: int, causal: bool, dtype: 
         np.testing.assert_allclose(a, b, atol=10 * close)
 
 
-MASKS = [(60, 110), (1, 110), (60, 1), (3, 60, 110), (1, 60, 110), (2, 1, 1, 110), (2, 3, 60, 110), (2, 1, 60, 110), (110,)]
+MASKS = [
+    (60, 110),
+    (1, 110),
+    (60, 1),
+    (3, 60, 110),
+    (1, 60, 110),
+    (2, 1, 1, 110),
+    (2, 3, 60, 110),
+    (2, 1, 60, 110),
+    (110,),
+]
 
 
 @pytest.mark.parametrize("kind", ["bool", "float"])

@@ -1,6 +1,5 @@
 """Convolution and its gradients by native kernels: NumPy's results, in every geometry, layout and number of threads."""
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,13 +7,13 @@ import numpy as np
 import pytest
 
 import wengert as wg
-from wengert.core.native import load
+from wengert.core.native import OFF, load
 from wengert.kernels import convolution as exact
-from wengert.runtime import convolution
+from wengert.runtime import arranging, convolution
 from wengert.runtime.threads import get_num_threads, set_num_threads
 from wengert.settings import settings
 from wengert.testing.guarded import GuardedMemory
-from wengert.testing.opcheck_native import OFF, natively
+from wengert.testing.opcheck_native import natively
 
 F = wg.nn.functional
 
@@ -87,26 +86,32 @@ def test_all_three_maps(case: Any, dtype: str) -> None:
     check(convolution.conv_weight(g, x, kernel, *geometry), exact.convolution_weight_grad, g, x, kernel, *geometry)
 
 
+class Empty:
+    """Makes arrays in one guarded room after the other."""
+
+    def __init__(self, memory: GuardedMemory, first: int, at_end: bool) -> None:
+        self.memory, self.room, self.at_end = memory, first, at_end
+
+    def __call__(self, shape: Any, dtype: Any) -> Any:
+        self.room += 1
+        return self.memory.place(self.room - 1, np.empty(shape, dtype), self.at_end)
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_nothing_outside_of_the_arrays_is_touched(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     x, w, bias, g, geometry = arrays(case, "float32")
     memory = GuardedMemory(40, 1 << 18)
     for at_end in (True, False):
-        rooms = itertools.count(4)
-
-        def guarded(shape: Any, dtype: Any, rooms: Any = rooms, at_end: bool = at_end) -> Any:
-            return memory.place(next(rooms), np.empty(shape, dtype), at_end)
-
         a, b, c, d = (memory.place(room, array, at_end) for room, array in enumerate((x, w, bias, g)))
-        calls = (
-            lambda: convolution.conv(a, b, c, *geometry),  # noqa: B023
-            lambda: convolution.conv_input(d, b, x.shape[2:], *geometry),  # noqa: B023
-            lambda: convolution.conv_weight(d, a, w.shape[2:], *geometry),  # noqa: B023
-        )
-        for call in calls:
-            monkeypatch.setattr(convolution, "empty", guarded)
-            guarded.__defaults__ = itertools.count(4), at_end
-            call()
+        calls: tuple[tuple[Any, ...], ...] = (
+            (convolution.conv, a, b, c), (convolution.conv_input, d, b, x.shape[2:]),
+            (convolution.conv_weight, d, a, w.shape[2:]),
+        )  # fmt: skip
+        for function, *given in calls:
+            empty = Empty(memory, 4, at_end)
+            monkeypatch.setattr(convolution, "empty", empty)
+            monkeypatch.setattr(arranging, "empty", empty)
+            function(*given, *geometry)
 
 
 @pytest.mark.parametrize("case", CASES[:8], ids=str)
@@ -152,13 +157,14 @@ def test_infinities_stay_in_the_windows_that_see_them() -> None:
     for case in (CASES[0], CASES[1], CASES[4]):
         x, w, _, g, geometry = arrays(case, "float64")
         x[0, 0, 3, -1], g[0, 0, 1, -1] = np.inf, np.nan
-        pairs = [
-            (convolution.conv(x, w, None, *geometry), exact.convolution(x, w, *geometry)),
-            (convolution.conv_input(g, w, x.shape[2:], *geometry), exact.convolution_input_grad(g, w, x.shape[2:], *geometry)),
-            (convolution.conv_weight(g, x, w.shape[2:], *geometry), exact.convolution_weight_grad(g, x, w.shape[2:], *geometry)),
-        ]  # fmt: skip
-        for found, expected in pairs:
-            np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+        given = (x, w), (g, w, x.shape[2:]), (g, x, w.shape[2:])
+        expected = exact.convolution, exact.convolution_input_grad, exact.convolution_weight_grad
+        results = (
+            convolution.conv(x, w, None, *geometry), convolution.conv_input(*given[1], *geometry),
+            convolution.conv_weight(*given[2], *geometry),
+        )  # fmt: skip
+        for result, function, arguments in zip(results, expected, given, strict=True):
+            np.testing.assert_allclose(result, function(*arguments, *geometry), rtol=1e-10, atol=1e-12)
 
 
 def test_sizes_that_the_windows_do_not_reach() -> None:
@@ -188,7 +194,7 @@ def test_what_is_left_to_numpy() -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_public_functions_and_their_gradients(dtype: str) -> None:
-    calls = [
+    calls: list[tuple[Any, ...]] = [
         (lambda x, w, b: F.conv1d(x, w, b, 2, 1), (2, 3, 12), (4, 3, 3), 4),
         (lambda x, w, b: F.conv2d(x, w, b, padding="same", dilation=2), (2, 3, 9, 8), (5, 3, 3, 2), 5),
         (lambda x, w, b: F.conv2d(x, w, b, (2, 1), 1, groups=3), (2, 3, 9, 8), (6, 1, 3, 3), 6),

@@ -60,7 +60,7 @@ def test_arrays_are_ordinary_aligned_and_writable(size: int) -> None:
 
 
 def test_other_arrays_are_not_in_the_pool() -> None:
-    x = pool.empty(10_000, np.float32)
+    x = pool.zeros(10_000, np.float32)
     assert owner(np.empty(10_000)) == "default_allocator"
     assert owner(x.copy()) == "default_allocator"
     assert owner(x + 1) == "default_allocator"

@@ -2,7 +2,8 @@
 
 An image is copied into memory with zeros around it, channel by channel. Where windows move by a stride s, every
 dimension is dealt out in s *phases*, element u going to place u // s of phase u % s: neighbouring windows then read
-neighbours, whatever the stride. Each element of a kernel is read at one distance from the start of its window (:mod:`wengert.codegen.convolution`).
+neighbours, whatever the stride. Each element of a kernel is read at one distance from the start of its window
+(:mod:`wengert.codegen.convolution`).
 """
 
 from enum import IntEnum, auto
@@ -34,9 +35,9 @@ __all__ = ["ImageSlot", "PhaseSlot", "WeightSlot", "copy", "emit_images", "emit_
 class ImageSlot(IntEnum):
     """What the argument array of a copy of images holds, in order; strides are in bytes.
 
-    ``low`` is how many zeros are before the elements of a dimension (negative: elements left out), ``stride`` how windows
-    move along it. ``slices``, ``rows`` and ``pitch`` are the sizes of a phase, the last in elements. ``table`` is the address of
-    the phases, one :class:`PhaseSlot` after the other.
+    ``low`` is how many zeros are before the elements of a dimension (negative: elements left out), ``stride`` how
+    windows move along it. ``slices``, ``rows`` and ``pitch`` are the sizes of a phase, the last in elements. ``table`` is
+    the address of the phases, one :class:`PhaseSlot` after the other.
     """
 
     source = 0
@@ -78,64 +79,72 @@ class PhaseSlot(IntEnum):
 
 
 def emit_images(dtype: str, lanes: int, name: str = "images") -> str:
-    """Return the LLVM IR of a kernel whose arguments are :class:`ImageSlot`; its range is that of the channels of all images."""
-    b, args, begin, end = kernel(name)
-    get = {s: slot(b, args, s) for s in ImageSlot}
-    table, size = b.inttoptr(get[ImageSlot.table], POINTER), size_of(dtype)
-    source, target = (b.inttoptr(get[s], POINTER) for s in (ImageSlot.source, ImageSlot.target))
+    """Return the LLVM IR of a kernel whose arguments are :class:`ImageSlot`; its range is all channels of all images."""
+    return _Images(dtype, lanes, name).text()
 
-    def inside(b: Any, place: Any, stride: ImageSlot, phase: Any, low: ImageSlot, count: ImageSlot) -> tuple[Any, Any]:
-        """Return the place in the source of a place in a phase, and whether there is one."""
-        found = minus(b, plus(b, times(b, place, get[stride]), phase), get[low])
-        return found, b.icmp_unsigned("<", found, get[count])
 
-    def plane(b: Any, index: Any, _: Any) -> None:
-        image, channel = b.udiv(index, get[ImageSlot.channels]), b.urem(index, get[ImageSlot.channels])
-        start = at(b, source, times(b, image, get[ImageSlot.image]), times(b, channel, get[ImageSlot.channel]))
-        out = at(b, target, times(b, index, get[ImageSlot.plane]))
+class _Images:
+    """Emits the copy of a channel: phase by phase, slice by slice, row by row."""
 
-        def phase(b: Any, number_: Any, _: Any) -> None:
-            entry = at(b, table, times(b, number_, 8 * len(PhaseSlot)))
-            this = {s: slot(b, entry, s) for s in PhaseSlot}
+    def __init__(self, dtype: str, lanes: int, name: str) -> None:
+        self.dtype, self.lanes, self.size = dtype, lanes, size_of(dtype)
+        self.b, args, self.begin, self.end = kernel(name)
+        self.get = {s: slot(self.b, args, s) for s in ImageSlot}
+        self.source, self.target, self.table = (
+            self.b.inttoptr(self.get[s], POINTER) for s in (ImageSlot.source, ImageSlot.target, ImageSlot.table)
+        )
 
-            def slices(b: Any, z: Any, _: Any) -> None:
-                depth, there = inside(
-                    b, z, ImageSlot.stride_slice, this[PhaseSlot.slice], ImageSlot.low_slice, ImageSlot.depth
-                )
+    def text(self) -> str:
+        """Emit the loop over channels."""
+        get = self.get
 
-                def rows(b: Any, y: Any, _: Any) -> None:
-                    row, here = inside(
-                        b, y, ImageSlot.stride_row, this[PhaseSlot.row], ImageSlot.low_row, ImageSlot.height
-                    )
-                    found = b.and_(there, here)
-                    first, last = (b.select(found, this[s], number(0)) for s in (PhaseSlot.first, PhaseSlot.last))
-                    line = plus(b, times(b, z, get[ImageSlot.rows]), y)
-                    to = at(b, out, this[PhaseSlot.target], times(b, times(b, line, get[ImageSlot.pitch]), size))
-                    origin = at(b, start, times(b, depth, get[ImageSlot.slice]), times(b, row, get[ImageSlot.row]))
-                    fill(b, to, first, dtype, lanes)
-                    middle = at(b, to, times(b, first, size))
-                    copy(
-                        b,
-                        at(b, origin, this[PhaseSlot.source]),
-                        middle,
-                        minus(b, last, first),
-                        dtype,
-                        lanes,
-                        this[PhaseSlot.step],
-                    )
-                    fill(b, at(b, to, times(b, last, size)), minus(b, get[ImageSlot.pitch], last), dtype, lanes)
+        def channel(b: Any, index: Any, _: Any) -> None:
+            image, channel = b.udiv(index, get[ImageSlot.channels]), b.urem(index, get[ImageSlot.channels])
+            start = at(b, self.source, times(b, image, get[ImageSlot.image]), times(b, channel, get[ImageSlot.channel]))
+            out = at(b, self.target, times(b, index, get[ImageSlot.plane]))
+            loop(b, 0, get[ImageSlot.phases], lambda b, place, _: self._phase(b, place, start, out))
+            self._zeros(b, at(b, out, get[ImageSlot.filled]), get[ImageSlot.filled], get[ImageSlot.plane])
 
-                loop(b, 0, get[ImageSlot.rows], rows)
+        loop(self.b, self.begin, self.end, channel)
+        self.b.ret_void()
+        return str(self.b.module)
 
-            loop(b, 0, get[ImageSlot.slices], slices)
+    def _zeros(self, b: Any, target: Any, start: Any, stop: Any) -> None:
+        fill(b, target, b.sdiv(minus(b, stop, start), number(self.size)), self.dtype, self.lanes)
 
-        loop(b, 0, get[ImageSlot.phases], phase)
-        rest = b.sdiv(minus(b, get[ImageSlot.plane], get[ImageSlot.filled]), number(size))
-        fill(b, at(b, out, get[ImageSlot.filled]), rest, dtype, lanes)
+    def _phase(self, b: Any, place: Any, start: Any, out: Any) -> None:
+        entry = at(b, self.table, times(b, place, 8 * len(PhaseSlot)))
+        this = {s: slot(b, entry, s) for s in PhaseSlot}
+        out, get = at(b, out, this[PhaseSlot.target]), self.get
 
-    loop(b, begin, end, plane)
-    b.ret_void()
-    return str(b.module)
+        def slices(b: Any, z: Any, _: Any) -> None:
+            depth = self._origin(b, z, ImageSlot.stride_slice, this[PhaseSlot.slice], ImageSlot.low_slice)
+            there = b.icmp_unsigned("<", depth, get[ImageSlot.depth])
+            from_slice = at(b, start, times(b, depth, get[ImageSlot.slice]))
+
+            def rows(b: Any, y: Any, _: Any) -> None:
+                height = self._origin(b, y, ImageSlot.stride_row, this[PhaseSlot.row], ImageSlot.low_row)
+                found = b.and_(there, b.icmp_unsigned("<", height, get[ImageSlot.height]))
+                line = plus(b, times(b, z, get[ImageSlot.rows]), y)
+                to = at(b, out, times(b, times(b, line, get[ImageSlot.pitch]), self.size))
+                self._row(b, at(b, from_slice, times(b, height, get[ImageSlot.row])), to, this, found)
+
+            loop(b, 0, get[ImageSlot.rows], rows)
+
+        loop(b, 0, get[ImageSlot.slices], slices)
+
+    def _origin(self, b: Any, place: Any, stride: ImageSlot, phase: Any, low: ImageSlot) -> Any:
+        """Return where an element comes from; outside of [0, size) it is a zero."""
+        return minus(b, plus(b, times(b, place, self.get[stride]), phase), self.get[low])
+
+    def _row(self, b: Any, source: Any, target: Any, this: dict[PhaseSlot, Any], found: Any) -> None:
+        """Emit a row: zeros, elements, zeros; all zeros if there is none in the source."""
+        first, last = (b.select(found, this[s], number(0)) for s in (PhaseSlot.first, PhaseSlot.last))
+        fill(b, target, first, self.dtype, self.lanes)
+        middle, origin = at(b, target, times(b, first, self.size)), at(b, source, this[PhaseSlot.source])
+        copy(b, origin, middle, minus(b, last, first), self.dtype, self.lanes, this[PhaseSlot.step])
+        after = minus(b, self.get[ImageSlot.pitch], last)
+        fill(b, at(b, target, times(b, last, self.size)), after, self.dtype, self.lanes)
 
 
 def _by_vectors(b: Any, count: Any, lanes: int, move: Any) -> None:

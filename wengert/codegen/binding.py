@@ -7,11 +7,14 @@ lets any number of compiling threads in, and can be closed.
 """
 
 import atexit
+import ctypes
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from ctypes import string_at
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 __all__ = ["compiling", "emit", "llvm", "lock", "optimise"]
@@ -78,9 +81,19 @@ def llvm() -> Any:
     return _loaded[0] if _loaded else _load()
 
 
+def _map_library() -> None:
+    """Have the system load LLVM's library without Python's lock, which ``import`` would hold meanwhile, some 12 ms."""
+    found = find_spec("llvmlite")
+    if os.name != "posix" or found is None or found.origin is None:
+        return
+    for path in sorted((Path(found.origin).parent / "binding").glob("libllvmlite.*")):
+        ctypes.CDLL(None).dlopen(os.fsencode(path), os.RTLD_NOW)
+
+
 def _load() -> Any:
     with _gate.entered(), _loading:
         if not _loaded:
+            _map_library()
             from llvmlite import binding
 
             binding.initialize_native_target()

@@ -1,8 +1,8 @@
 """Convolutions of images laid out by :mod:`wengert.codegen.arranging`, without a matrix of windows.
 
-Neighbouring windows read neighbours, and the products of a window, one for each channel and place in the kernel, are at distances
-that a table holds: an output is Σ over k of ``weights[k] * x[start + table[k]]``. One kernel serves one, two and three
-dimensions, every stride, dilation and number of groups, and the gradient of the input, which is such a sum too.
+Neighbouring windows read neighbours, and the products of a window, one for each channel and place in the kernel, are
+at distances that a table holds: an output is Σ over k of ``weights[k] * x[start + table[k]]``. One kernel serves one, two
+and three dimensions, every stride, dilation and number of groups, and the gradient of the input, such a sum too.
 
 A tile of sums (output channels x neighbouring windows) stays in registers while k runs. Windows are counted along a row and on
 into the next, over the few places at the end of a row where there is none: what is summed there is left out when
@@ -238,10 +238,10 @@ class _Convolution:
 class GradientSlot(IntEnum):
     """What the argument array of a gradient of weights holds, in order; strides are in bytes.
 
-    ``g`` are the cotangents in panels of a tile's columns of output channels (:mod:`wengert.codegen.panels`), window by window;
-    ``g_panels`` is the bytes of the panels of a group. ``sums`` are (share, group, k, output channel), filled up to whole tiles;
-    a share of the images is ``some`` of them. ``rows`` of windows are taken at a time. ``panels`` of k are taken by
-    ``panel_blocks`` blocks of ``panels_in_block``.
+    ``g`` are the cotangents in panels of a tile's columns of output channels (:mod:`wengert.codegen.panels`), window by
+    window; ``g_panels`` is the bytes of the panels of a group. ``sums`` are (share, group, k, output channel), filled up to
+    whole tiles; a share of the images is ``some`` of them. ``rows`` of windows are taken at a time. ``panels`` of k are
+    taken by ``panel_blocks`` blocks of ``panels_in_block``.
     """
 
     x = 0

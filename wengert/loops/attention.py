@@ -21,7 +21,7 @@ QUERIES: Final = 48  # of a block
 KEYS: Final = 96  # of a block
 
 AT: Final = index("b"), index("h")
-I, J, E, FIRST, BLOCK = (index(name) for name in ("i", "j", "e", "first", "block"))
+ROW, KEY, COLUMN, FIRST, BLOCK = (index(name) for name in ("i", "j", "e", "first", "block"))
 SCALE: Final = Param("scale", "f64")
 
 
@@ -115,11 +115,13 @@ class Blocks:
 
     def turn(self, name: str, source: str, width: str, factor: Scalar | None = None) -> Loop:
         """Return the loop that lays rows of the block as columns."""
-        value = self.read(source, FIRST + I, E)
+        value = self.read(source, FIRST + ROW, COLUMN)
         value = value if factor is None else value * factor
-        return Loop("e", bound(0), bound(width), (self.write(name, E * QUERIES + I, value=value),))
+        return Loop("e", bound(0), bound(width), (self.write(name, COLUMN * QUERIES + ROW, value=value),))
 
-    def sums(self, name: str, variable: str, stop: Scalar, left: Sequence[Scalar], right: Scalar) -> tuple[Loop, list[Scalar]]:
+    def sums(
+        self, name: str, variable: str, stop: Scalar, left: Sequence[Scalar], right: Scalar
+    ) -> tuple[Loop, list[Scalar]]:
         """Return the loop for the sums of left[r]·right over a variable, and the sums."""
         folds = [Fold(f"{name}{r}", self.dtype, "sum") for r in range(len(left))]
         updates = tuple(Update(f.name, (x * right,)) for f, x in zip(folds, left, strict=True))
@@ -129,35 +131,35 @@ class Blocks:
         self, name: str, source: str, turned: str, width: str, finish: Callable[[list[Scalar]], Sequence[Statement]]
     ) -> Loop:
         """Return the loops over tiles of source·turned (keys × queries); ``finish`` says what becomes of a tile's rows."""
-        rows = [self.read(source, self.key(r), E) for r in range(ROWS)]
-        product, sums = self.sums(name, "e", bound(width), rows, self.read(turned, E * QUERIES + I))
+        rows = [self.read(source, self.key(r), COLUMN) for r in range(ROWS)]
+        product, sums = self.sums(name, "e", bound(width), rows, self.read(turned, COLUMN * QUERIES + ROW))
         tile = self.queries(product, *finish(sums), lanes=self.lanes)
         return Loop("j", bound(0), self.here, (tile,), step=ROWS)
 
     def key(self, row: int) -> Scalar:
         """Return the key of a row of a tile; the last one for rows behind it."""
-        return least(BLOCK + J + row, self.seen - 1)
+        return least(BLOCK + KEY + row, self.seen - 1)
 
     def into_queries(self, name: str, weights: str, source: str, width: str, add: Callable[[Scalar, Scalar, Scalar], Scalar],
                      target: str) -> Loop:  # fmt: skip
         """Return the loops that put weightsᵀ·source into rows of queries: ``add(old, query, sum)`` is the new element."""
-        left = [self.read(weights, J * QUERIES + I + r) for r in range(ROWS)]
-        product, sums = self.sums(name, "j", self.here, left, self.read(source, BLOCK + J, E))
+        left = [self.read(weights, KEY * QUERIES + ROW + r) for r in range(ROWS)]
+        product, sums = self.sums(name, "j", self.here, left, self.read(source, BLOCK + KEY, COLUMN))
         stores = []
         for r, s in enumerate(sums):
-            place = least(I + r, self.count - 1)
-            value = add(self.read(target, FIRST + place, E), place, s)
-            guard = None if r == 0 else (I + r).lt(self.count)
-            stores.append(self.write(target, FIRST + place, E, value=value, guard=guard))
+            place = least(ROW + r, self.count - 1)
+            value = add(self.read(target, FIRST + place, COLUMN), place, s)
+            guard = None if r == 0 else (ROW + r).lt(self.count)
+            stores.append(self.write(target, FIRST + place, COLUMN, value=value, guard=guard))
         return self.queries(self.columns(width, product, *stores), step=ROWS)
 
     def into_keys(self, name: str, weights: str, source: str, width: str, target: str, factor: Scalar) -> Loop:
         """Return the loops that add weights·source·factor to rows of keys."""
-        left = [self.read(weights, J * QUERIES + I + r * QUERIES) for r in range(ROWS)]
-        product, sums = self.sums(name, "i", self.count, left, self.read(source, FIRST + I, E))
+        left = [self.read(weights, KEY * QUERIES + ROW + r * QUERIES) for r in range(ROWS)]
+        product, sums = self.sums(name, "i", self.count, left, self.read(source, FIRST + ROW, COLUMN))
         stores = [
-            self.write(target, self.key(r), E, value=fma(s, factor, self.read(target, self.key(r), E)),
-                       guard=None if r == 0 else (J + r).lt(self.here))
+            self.write(target, self.key(r), COLUMN, value=fma(s, factor, self.read(target, self.key(r), COLUMN)),
+                       guard=None if r == 0 else (KEY + r).lt(self.here))
             for r, s in enumerate(sums)
         ]  # fmt: skip
         return Loop("j", bound(0), self.here, (self.columns(width, product, *stores),), step=ROWS)
@@ -166,10 +168,10 @@ class Blocks:
         """Return the rows of a tile with the mask added, -inf where a key is not seen."""
         found = []
         for r, s in enumerate(sums):
-            inside = (J + r).lt(self.here)
+            inside = (KEY + r).lt(self.here)
             if self.shape.causal:
-                inside = inside & (BLOCK + J + r).le(FIRST + I)
-            s = s + self.read("mask", self.key(r), FIRST + I) if self.shape.masked else s
+                inside = inside & (BLOCK + KEY + r).le(FIRST + ROW)
+            s = s + self.read("mask", self.key(r), FIRST + ROW) if self.shape.masked else s
             found.append(select(inside, s, self.number(-math.inf)))
         return found
 
@@ -185,10 +187,9 @@ class Blocks:
 
 def inputs(k: Blocks) -> None:
     """Add query, key and value."""
-    k.matrices(
-        query=("queries", "width"), key=("keys", "width"), value=("keys", "values"),
-        **({"mask": ("keys", "queries")} if k.shape.masked else {}),
-    )  # fmt: skip
+    k.matrices(query=("queries", "width"), key=("keys", "width"), value=("keys", "values"))
+    if k.shape.masked:
+        k.matrices(mask=("keys", "queries"))
 
 
 def finite(top: Scalar) -> Scalar:
@@ -206,39 +207,41 @@ def attention(*choices: object) -> Kernel:
     k.stage(**dict.fromkeys(("top", "before", "total", "factor"), QUERIES))
     start = k.queries(
         k.turn("turned", "query", "width", k.scale()),
-        k.columns("values", k.write("result", FIRST + I, E, value=k.number(0))),
-        k.write("top", I, value=k.number(-math.inf)), k.write("total", I, value=k.number(0)),
+        k.columns("values", k.write("result", FIRST + ROW, COLUMN, value=k.number(0))),
+        k.write("top", ROW, value=k.number(-math.inf)), k.write("total", ROW, value=k.number(0)),
     )  # fmt: skip
-    keep = k.queries(k.write("before", I, value=k.read("top", I)), lanes=k.lanes)
+    keep = k.queries(k.write("before", ROW, value=k.read("top", ROW)), lanes=k.lanes)
 
     def rise(sums: list[Scalar]) -> list[Statement]:
-        scores, top = k.scores(sums), k.read("top", I)
+        scores, top = k.scores(sums), k.read("top", ROW)
         for s in scores:
             top = select(s.gt(top), s, top)
         return [
-            *(k.write("weights", (J + r) * QUERIES + I, value=s) for r, s in enumerate(scores)), k.write("top", I, value=top)
+            *(k.write("weights", (KEY + r) * QUERIES + ROW, value=s) for r, s in enumerate(scores)), k.write("top", ROW, value=top)
         ]  # fmt: skip
 
     scores = k.keys_by_queries("s", "key", "turned", "width", rise)
-    total, place, safe = Fold("sum", k.dtype, "sum"), J * QUERIES + I, finite(k.read("top", I))
+    total, place, safe = Fold("sum", k.dtype, "sum"), KEY * QUERIES + ROW, finite(k.read("top", ROW))
     weight = var("p", k.dtype)
-    factor = exp(k.read("before", I) - safe)
+    factor = exp(k.read("before", ROW) - safe)
     weigh = k.queries(
         Loop("j", bound(0), k.here, (
             Let("p", exp(k.read("weights", place) - safe)), k.write("weights", place, value=weight), Update("sum", (weight,)),
         ), (total,), unroll=2),
-        k.write("factor", I, value=factor),
-        k.write("total", I, value=fma(k.read("total", I), factor, total.results[0])),
+        k.write("factor", ROW, value=factor),
+        k.write("total", ROW, value=fma(k.read("total", ROW), factor, total.results[0])),
         lanes=k.lanes,
     )  # fmt: skip
     values = k.into_queries(
         "o", "weights", "value", "values", lambda old, i, s: fma(old, k.read("factor", i), s), "result"
     )
     blocks = Loop("block", bound(0), k.seen, (keep, scores, weigh, values), step=KEYS)
-    divisor = select(k.read("total", I).eq(0.0), 1.0, k.read("total", I))
-    divide = k.columns("values", k.write("result", FIRST + I, E, value=k.read("result", FIRST + I, E) / divisor))
-    lse = cast(k.read("top", I), "f64") + cast(make("log", (k.read("total", I),)), "f64")
-    logs = k.queries(k.write("lse", FIRST + I, value=lse), lanes=k.lanes)
+    divisor = select(k.read("total", ROW).eq(0.0), 1.0, k.read("total", ROW))
+    divide = k.columns(
+        "values", k.write("result", FIRST + ROW, COLUMN, value=k.read("result", FIRST + ROW, COLUMN) / divisor)
+    )
+    lse = cast(k.read("top", ROW), "f64") + cast(make("log", (k.read("total", ROW),)), "f64")
+    logs = k.queries(k.write("lse", FIRST + ROW, value=lse), lanes=k.lanes)
     return k.kernel("attention", (start, blocks, k.queries(divide), logs), blocks=True)
 
 
@@ -253,31 +256,33 @@ def attention_backward(*choices: object) -> Kernel:
     k.matrices(g=("queries", values), out_=("queries", values))
     k.numbers("lse", "g_lse")
     k.matrices("out", to_query=("queries", width), to_key=("keys", width), to_value=("keys", values))
-    k.stage(turned=k.shape.room * QUERIES, turned_g=k.shape.room * QUERIES, weights=KEYS * QUERIES, slopes=KEYS * QUERIES)
+    k.stage(
+        turned=k.shape.room * QUERIES, turned_g=k.shape.room * QUERIES, weights=KEYS * QUERIES, slopes=KEYS * QUERIES
+    )
     k.stage(**dict.fromkeys(("high", "low", "delta"), QUERIES))
     keys = Loop("j", bound(0), size("keys"), (
-        k.columns(width, k.write("to_key", J, E, value=zero)), k.columns(values, k.write("to_value", J, E, value=zero)),
+        k.columns(width, k.write("to_key", KEY, COLUMN, value=zero)), k.columns(values, k.write("to_value", KEY, COLUMN, value=zero)),
     ))  # fmt: skip
     inner = Fold("inner", k.dtype, "sum")
-    lse = finite(k.read("lse", FIRST + I))
+    lse = finite(k.read("lse", FIRST + ROW))
     start = k.queries(
         k.turn("turned", "query", width, k.scale()), k.turn("turned_g", "g", values),
-        k.columns(width, k.write("to_query", FIRST + I, E, value=zero)),
-        Loop("e", bound(0), bound(values), (Update("inner", (k.read("g", FIRST + I, E) * k.read("out_", FIRST + I, E),)),),
+        k.columns(width, k.write("to_query", FIRST + ROW, COLUMN, value=zero)),
+        Loop("e", bound(0), bound(values), (Update("inner", (k.read("g", FIRST + ROW, COLUMN) * k.read("out_", FIRST + ROW, COLUMN),)),),
              (inner,), lanes=k.lanes),
-        k.write("delta", I, value=inner.results[0] - cast(k.read("g_lse", FIRST + I), k.dtype)),
-        k.write("high", I, value=cast(lse, k.dtype)),
-        k.write("low", I, value=cast(lse - cast(cast(lse, k.dtype), "f64"), k.dtype)),
+        k.write("delta", ROW, value=inner.results[0] - cast(k.read("g_lse", FIRST + ROW), k.dtype)),
+        k.write("high", ROW, value=cast(lse, k.dtype)),
+        k.write("low", ROW, value=cast(lse - cast(cast(lse, k.dtype), "f64"), k.dtype)),
     )  # fmt: skip
 
     def weigh(sums: list[Scalar]) -> list[Statement]:
-        terms = (exp(s - k.read("high", I) - k.read("low", I)) for s in k.scores(sums))
-        return [k.write("weights", (J + r) * QUERIES + I, value=p) for r, p in enumerate(terms)]
+        terms = (exp(s - k.read("high", ROW) - k.read("low", ROW)) for s in k.scores(sums))
+        return [k.write("weights", (KEY + r) * QUERIES + ROW, value=p) for r, p in enumerate(terms)]
 
     def slope(sums: list[Scalar]) -> list[Statement]:
-        places = [(J + r) * QUERIES + I for r in range(ROWS)]
+        places = [(KEY + r) * QUERIES + ROW for r in range(ROWS)]
         return [
-            k.write("slopes", p, value=k.read("weights", p) * (s - k.read("delta", I)))
+            k.write("slopes", p, value=k.read("weights", p) * (s - k.read("delta", ROW)))
             for p, s in zip(places, sums, strict=True)
         ]
 

@@ -218,7 +218,8 @@ def layer_norm_backward(dtype: str, weight: str | None, center: bool, lanes: int
 def column_sums(dtype: str, result: str, lanes: int) -> Kernel:
     """Two times: parts → their sums over the first dimension, in float64."""
     lines = Lines(True, lanes)
-    buffers, body = [], []
+    buffers: list[Buffer] = []
+    body: list[Statement] = []
     for name in ("weight", "bias"):
         parts, out = lines.elements(f"{name}_parts", dtype), lines.single(name, result, "out")
         total = Reduction(f"{name}_total", "sum", cast(lines.read(parts, dtype), F64))

@@ -7,7 +7,7 @@ logarithm near 0 keeps its digits.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from wengert.loops.ir import Kernel, Loop, Param, Store, size
+from wengert.loops.ir import Kernel, Loop, Param, Statement, Store, size
 from wengert.loops.rows import Lines, Reduction, arithmetic
 from wengert.loops.scalar import Scalar, cast, const, make, param, select
 
@@ -89,7 +89,9 @@ def softmax_backward(g_dtype: str, across: bool, lanes: int) -> Kernel:
     total = Reduction("total", "sum", product)
     result = product - lines.read(y, dtype) * cast(total.result, dtype)
     return lines.kernel(
-        "softmax_backward", [g, y, dx], [lines.fold(total), lines.each(Store("dx", lines.element(), cast(result, g_dtype)))]
+        "softmax_backward",
+        [g, y, dx],
+        [lines.fold(total), lines.each(Store("dx", lines.element(), cast(result, g_dtype)))],
     )
 
 
@@ -143,7 +145,7 @@ def class_loss_backward(x_dtype: str, across: bool, lanes: int) -> Kernel:
     low = cast(lines.read(lse, "f64") - cast(high, "f64"), dtype)
     p = exp(lines.read(x, dtype) - high - low) * both
     at_class = cast(select(nothing, 0.0, own), x_dtype)
-    body = [
+    body: list[Statement] = [
         lines.each(Store("dx", lines.element(), cast(select(nothing, 0.0, p), x_dtype))),
         Store("dx", lines.element(place), at_class, guard=valid),
     ]

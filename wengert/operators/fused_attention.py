@@ -73,7 +73,7 @@ def _scores(query: Any, key: Any, mask: Any, scale: float, is_causal: bool) -> A
     elif mask is not None:
         out += mask
     if is_causal:
-        np.copyto(out, -np.inf, where=~np.tri(*out.shape[-2:], dtype=bool))
+        np.copyto(out, -np.inf, where=~np.tri(*out.shape[-2:], dtype=np.bool_))
     return out
 
 
@@ -107,7 +107,7 @@ def _weights(query: Any, key: Any, mask: Any, lse: Any, scale: Any, is_causal: A
     if mask is not None:
         s = ops.where(mask, s, -math.inf) if mask.dtype.category == BOOL else s + mask
     if is_causal:
-        seen = np.tri(*s.shape[-2:], dtype=bool)
+        seen = np.tri(*s.shape[-2:], dtype=np.bool_)
         s = ops.where(ops.from_numpy(seen), s, -math.inf)
     return ops.exp(s - _column(ops.where(ops.eq(lse, -math.inf), 0.0, lse), s))
 
@@ -277,9 +277,19 @@ def _backward_spec(
 
 
 def _backward_samples(s: Any) -> list[Any]:
-    def sample(lead: Any, l: int, n: int, e: int, v: int, mask: Any = None, **options: Any) -> Any:
-        rows, one = (*lead, l, v), (*lead, l)
-        return s(rows, one, (*lead, l, e), (*lead, n, e), (*lead, n, v), rows, s.tensor(one, low=1.0, high=2.0), mask, **options)
+    def sample(lead: Any, q: int, n: int, e: int, v: int, mask: Any = None, **options: Any) -> Any:
+        rows, one = (*lead, q, v), (*lead, q)
+        return s(
+            rows,
+            one,
+            (*lead, q, e),
+            (*lead, n, e),
+            (*lead, n, v),
+            rows,
+            s.tensor(one, low=1.0, high=2.0),
+            mask,
+            **options,
+        )
 
     some = s.array([[True, False, True], [True, True, True]])
     return [

@@ -21,7 +21,8 @@ from wengert.runtime.threads import get_num_threads
 from wengert.runtime.workers import launch
 
 __all__ = [
-    "SHARES", "Axis", "Images", "Triple", "axis", "empty_images", "five", "grain", "is_channels_last", "run", "strides_of", "three",
+    "SHARES", "Axis", "Images", "Triple", "axis", "empty_images", "five", "grain", "is_channels_last", "run",
+    "strides_of", "three",
 ]  # fmt: skip
 
 Array = NDArray[Any]

@@ -3,7 +3,6 @@
 They are called like the operators of their names, and give NotImplemented where NumPy should do the work.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -101,7 +100,8 @@ def normalized(
     out = empty(input.shape, input.dtype)
     mean, var = seen.moment(), seen.moment()
     x, given = seen.full(input), [*seen.given(weight), *seen.given(bias)]
-    results, more = [seen.full(out), mean, var], ()
+    results = [seen.full(out), mean, var]
+    more: tuple[int, ...] = ()
     if seen.columns:
         lanes = Lined(1, *seen.shape[1:]).choices(seen.name)[1]
         run = launcher(loops.columns_norm, seen.name, *names, lanes)

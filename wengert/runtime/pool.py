@@ -203,7 +203,7 @@ def run(function: Callable[..., Any], *args: Any) -> Any:
 
     Example:
         >>> from wengert.runtime import pool
-        >>> x = pool.empty((500, 500), np.float32)
+        >>> x = pool.zeros((500, 500), np.float32)
         >>> pool.run(np.add, x, x).shape
         (500, 500)
     """

