@@ -89,11 +89,12 @@ inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
 newaxis = None
 
 _SUBPACKAGES = (
-    "array_api", "backends", "cli", "cuda", "data", "fft", "func", "library", "linalg", "masked", "nn", "optim", "random",
-    "serialization", "signal", "special", "testing", "tree", "utils",
+    "array_api", "backends", "cli", "cpu", "cuda", "data", "fft", "func", "library", "linalg", "masked", "nn", "optim",
+    "random", "serialization", "signal", "special", "testing", "tree", "utils",
 )  # fmt: skip
 _ELSEWHERE = {
     **dict.fromkeys(("cond", "while_loop", "vmap"), "func"),
+    **dict.fromkeys(("OutOfMemoryError",), "errors"),
     **dict.fromkeys(("load", "load_file", "save", "save_file"), "serialization"),
     **dict.fromkeys(("get_num_threads", "set_num_threads"), "runtime.threads"),
     **dict.fromkeys((

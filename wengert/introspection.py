@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from wengert.array.device import device, to_device
+from wengert.array.device import CPU, device, devices, to_device
 from wengert.array.dtype import DType, dtype_of, result_dtype, to_dtype
 from wengert.array.dtype import can_cast as castable
 from wengert.array.shape import Size, size_of
@@ -115,17 +115,17 @@ def broadcast_shapes(*shapes: Any) -> Size:
 
 
 def get_default_device() -> device:
-    """Return the device on which tensors are made: the CPU."""
-    return to_device(None)
+    """Return the device on which tensors are made where none is named."""
+    return to_device(f"cpu:{devices.default}") if devices.default else CPU
 
 
 def set_default_device(device: Any) -> None:
-    """Accept the CPU, or None, as the device on which tensors are made.
+    """Set the device on which tensors are made where none is named; None: the first.
 
     Raises:
-        RuntimeError: for any other device.
+        RuntimeError: for a device that does not exist.
     """
-    to_device(device)
+    devices.default = to_device(device).index or 0
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:

@@ -6,8 +6,8 @@ New code says ``tensor(..., dtype=..., requires_grad=...)``.
 from typing import Any
 
 from wengert.array import dtype as dtypes
-from wengert.array.device import to_device
 from wengert.array.dtype import DType
+from wengert.core.devices import made_on
 from wengert.core.legacy import legacy_array
 from wengert.core.tensor import Tensor, alias, from_array
 from wengert.operators.to_dtype import TYPE_NAMES
@@ -35,8 +35,7 @@ class TensorType:
         self.name, self.dtype = name, dtype
 
     def __call__(self, *data: Any, device: Any = None) -> Any:
-        to_device(device)
-        return from_array(legacy_array(data, self.dtype.numpy))
+        return from_array(made_on(legacy_array(data, self.dtype.numpy), device))
 
     def __instancecheck__(self, value: Any) -> bool:
         return isinstance(value, Tensor) and value.dtype is self.dtype

@@ -7,8 +7,8 @@ from tests.architecture.source import PACKAGE, Module, modules
 ROOMS = (
     "errors", "tree", "array", "settings", "kernels", "core", "operators", "tape", "transforms", "legacy", "autograd",
     "func", "array_api", "masked", "signal", "fft", "linalg", "random", "special", "introspection", "cuda", "backends",
-    "graph", "passes", "loops", "codegen", "runtime", "compiling", "serialization", "wengert", "nn", "optim", "amp", "data",
-    "utils", "distributed", "export", "inspect", "testing", "library", "cli", "__main__",
+    "graph", "passes", "loops", "codegen", "runtime", "cpu", "compiling", "serialization", "wengert", "nn", "optim", "amp",
+    "data", "utils", "distributed", "export", "inspect", "testing", "library", "cli", "__main__",
 )  # fmt: skip
 
 # Optional or heavy third parties, which may be imported inside the function that needs them.

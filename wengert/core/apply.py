@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.device import devices, unplaced
 from wengert.array.dtype import DTYPES, FLOAT, DType, bfloat16, can_cast, dtype_of, real_of, result_dtype, scalar_dtype
 from wengert.array.shape import broadcast_shapes
+from wengert.core.devices import common_device, settle
 from wengert.core.explain import FAILURES, explained, specs
 from wengert.core.interpret import intercepted
 from wengert.core.native import native
@@ -143,8 +145,12 @@ def execute(op: Op, values: list[Any]) -> Any:
         if found is not NotImplemented:
             return found
     names = op.keywords
+    several = devices.several
+    place = common_device(op, values) if several else None
     try:
         arrays, target = _ready(op, values) or _arrays(op, values)
+        if several:
+            arrays = [unplaced(a) for a in arrays]
         result = native.run(op, arrays) if _large(op, arrays) else NotImplemented
         if result is not NotImplemented:
             pass
@@ -165,6 +171,8 @@ def execute(op: Op, values: list[Any]) -> Any:
         wrapped = [from_array(_settle(op, r, target)) for r in result]
     if op.view:
         _link_views(op, values, wrapped, "" if state.grad else "inference" if state.inference else "no_grad", single)
+    if several:
+        settle(wrapped, place)
     if state.grad and op.family != "nondifferentiable":
         record(op, values, wrapped)
     if single:

@@ -18,7 +18,7 @@ from wengert.array.dtype import dtype_of
 from wengert.core.operator import Op, Spec
 from wengert.core.signature import MISSING, Slot
 from wengert.core.tensor import Tensor
-from wengert.errors import DTypeError, ShapeError
+from wengert.errors import DTypeError, OutOfMemoryError, ShapeError
 
 __all__ = ["FAILURES", "explained", "explained_composite", "named", "specs"]
 
@@ -205,6 +205,8 @@ def named(function: Callable[..., Any]) -> Callable[..., Any]:
 def _renamed(name: str, error: Exception) -> Exception:
     """Return an error of a class that PyTorch would raise, whose message begins with the name of a function."""
     text = str(error).removeprefix(name + ": ") or type(error).__name__
+    if isinstance(error, OutOfMemoryError):
+        return OutOfMemoryError(f"{name}(): {text}")
     if isinstance(error, MemoryError | OverflowError) or any(part in text for part in _TOO_LARGE):
         return RuntimeError(f"{name}(): a size or number is too large ({text})")
     kind: type[Exception] = RuntimeError

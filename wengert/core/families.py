@@ -16,7 +16,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from wengert.array.device import devices
 from wengert.core.apply import broadcast_spec, execute, write_out
+from wengert.core.devices import settle_beside
 from wengert.core.explain import FAILURES, explained_composite
 from wengert.core.inplace import inplace_lane
 from wengert.core.lanes import binary_lane, general_lane, unary_lane
@@ -204,6 +206,8 @@ def _guarded(op: Op) -> Kernel:
         out = None if own_out or not kwargs else kwargs.pop("out", None)
         try:
             result = function(*args, **kwargs)
+            if devices.several:
+                settle_beside(result, [*args, *kwargs.values()])
             return result if out is None else write_out(op, out, result)
         except FAILURES as error:
             better = explained_composite(op, args, kwargs, error)

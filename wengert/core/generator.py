@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wengert.array.device import to_device
+from wengert.array.device import devices, index_of, placed, to_device, unplaced
 from wengert.core.interpret import Level, Payload
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array, raw
@@ -133,6 +133,10 @@ def draw(name: str, generator: Generator | None, sampler: Sampler, shape: tuple[
     levels = thread.state.levels
     if not levels:
         arrays = [raw(v, f"{name}()") if isinstance(v, Tensor) else v for v in parameters]
+        if devices.several:
+            found = (index_of(a.dtype) for a in arrays if isinstance(a, np.ndarray))
+            index = next((i for i in found if i is not None), None)
+            return from_array(placed(source.take(sampler, shape, [unplaced(a) for a in arrays]), index))
         return from_array(source.take(sampler, shape, arrays))
     return _draw_inside(name, source, sampler, shape, parameters, levels)
 

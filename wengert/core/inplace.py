@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.device import devices
 from wengert.array.dtype import can_cast
 from wengert.core.apply import call, execute
 from wengert.core.interpret import has_history, write
@@ -189,7 +190,7 @@ def _direct(op: Op, ufunc: Any, tensor: Any, args: tuple[Any, ...]) -> bool:
     """Let the ufunc write into the tensor's own memory where nothing is recorded; False if it is not possible."""
     state = thread.state
     array = tensor._payload
-    if type(array) is not np.ndarray or state.watchers:
+    if type(array) is not np.ndarray or state.watchers or devices.several:
         return False
     if array.dtype.kind != "f" or array.dtype.itemsize < 4 or ufunc.nin != len(args) + 1:
         return False

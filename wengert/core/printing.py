@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.device import devices, index_of
 from wengert.array.dtype import bool_, complex_of, int64
 from wengert.settings import settings
 
@@ -105,6 +106,8 @@ def format_tensor(tensor: Any) -> str:
     implied = (default, complex_of(default), int64, bool_) if array.size else (default,)
     if tensor.dtype not in implied:
         suffix += f", dtype={tensor.dtype}"
+    if devices.several and index_of(array.dtype):
+        suffix += f", device='{tensor.device}'"
     if tensor.grad_fn is not None:
         suffix += f", grad_fn=<{tensor.grad_fn.name()}>"
     elif tensor.requires_grad:

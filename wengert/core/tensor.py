@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wengert.array.device import to_device
+from wengert.array.device import arrived, made_there, on_host, same_device
 from wengert.array.dtype import FLOAT, DType, dtype_of
 from wengert.array.layout import channels_last, channels_last_3d, has_order, is_arranged, memory_order
 from wengert.array.shape import Size, axis_of
@@ -81,8 +81,7 @@ class Tensor(TensorMethods):
     _leaf: Leaf  # set only while requires_grad is switched off again
 
     def __new__(cls, *data: Any, device: Any = None) -> Any:
-        to_device(device)
-        return from_array(legacy_array(data, settings.default_dtype.numpy), cls)
+        return from_array(made_there(legacy_array(data, settings.default_dtype.numpy), device), cls)
 
     # ---- what it is
 
@@ -241,6 +240,8 @@ class Tensor(TensorMethods):
                 raise ShapeError(f"grad has shape {tuple(value.shape)}, the tensor has shape {tuple(self.shape)}")
             if value.dtype is not self.dtype:
                 raise DTypeError(f"grad has dtype {value.dtype}, the tensor has dtype {self.dtype}")
+            if not same_device(value._payload, self._payload):
+                raise RuntimeError(f"grad is on {value.device}, the tensor is on {self.device}")
         self._grad = value
 
     @grad.deleter
@@ -300,7 +301,7 @@ class Tensor(TensorMethods):
         if not isinstance(self._payload, np.ndarray) and not force:
             array: np.ndarray[Any, Any] = self._payload.exported("numpy()")
             return array
-        return raw(self, "numpy()")
+        return on_host(raw(self, "numpy()"))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()
@@ -491,7 +492,7 @@ def keep_retaining(old: Node | None, new: Node | None) -> None:
 
 def rebuild(cls: type[Any], array: Any, requires_grad: bool, attributes: dict[str, Any] | None) -> Any:
     """Make a tensor again from its pickled parts."""
-    out = from_array(array, cls)
+    out = from_array(arrived(array), cls)
     if attributes:
         out.__dict__.update(attributes)
     return out.requires_grad_() if requires_grad else out

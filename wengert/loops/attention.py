@@ -217,8 +217,9 @@ def attention(*choices: object) -> Kernel:
         for s in scores:
             top = select(s.gt(top), s, top)
         return [
-            *(k.write("weights", (KEY + r) * QUERIES + ROW, value=s) for r, s in enumerate(scores)), k.write("top", ROW, value=top)
-        ]  # fmt: skip
+            *(k.write("weights", (KEY + r) * QUERIES + ROW, value=s) for r, s in enumerate(scores)),
+            k.write("top", ROW, value=top),
+        ]
 
     scores = k.keys_by_queries("s", "key", "turned", "width", rise)
     total, place, safe = Fold("sum", k.dtype, "sum"), KEY * QUERIES + ROW, finite(k.read("top", ROW))
@@ -260,16 +261,19 @@ def attention_backward(*choices: object) -> Kernel:
         turned=k.shape.room * QUERIES, turned_g=k.shape.room * QUERIES, weights=KEYS * QUERIES, slopes=KEYS * QUERIES
     )
     k.stage(**dict.fromkeys(("high", "low", "delta"), QUERIES))
-    keys = Loop("j", bound(0), size("keys"), (
-        k.columns(width, k.write("to_key", KEY, COLUMN, value=zero)), k.columns(values, k.write("to_value", KEY, COLUMN, value=zero)),
-    ))  # fmt: skip
-    inner = Fold("inner", k.dtype, "sum")
+    clear = (
+        k.columns(n, k.write(name, KEY, COLUMN, value=zero)) for name, n in (("to_key", width), ("to_value", values))
+    )
+    keys = Loop("j", bound(0), size("keys"), tuple(clear))
+    inner, product = (
+        Fold("inner", k.dtype, "sum"),
+        k.read("g", FIRST + ROW, COLUMN) * k.read("out_", FIRST + ROW, COLUMN),
+    )
     lse = finite(k.read("lse", FIRST + ROW))
     start = k.queries(
         k.turn("turned", "query", width, k.scale()), k.turn("turned_g", "g", values),
         k.columns(width, k.write("to_query", FIRST + ROW, COLUMN, value=zero)),
-        Loop("e", bound(0), bound(values), (Update("inner", (k.read("g", FIRST + ROW, COLUMN) * k.read("out_", FIRST + ROW, COLUMN),)),),
-             (inner,), lanes=k.lanes),
+        Loop("e", bound(0), bound(values), (Update("inner", (product,)),), (inner,), lanes=k.lanes),
         k.write("delta", ROW, value=inner.results[0] - cast(k.read("g_lse", FIRST + ROW), k.dtype)),
         k.write("high", ROW, value=cast(lse, k.dtype)),
         k.write("low", ROW, value=cast(lse - cast(cast(lse, k.dtype), "f64"), k.dtype)),

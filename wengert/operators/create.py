@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from wengert.array.device import CPU, to_device
+from wengert.array.device import devices
 from wengert.array.dtype import INTEGER, DType, int64, scalar_dtype, to_dtype
 from wengert.array.layout import arranged, memory_order
 from wengert.array.shape import as_int, size_of
 from wengert.core.apply import as_tensor
+from wengert.core.devices import device_of, made_on
 from wengert.core.explain import named
 from wengert.core.interpret import owned_like
 from wengert.core.methods import attach
@@ -36,7 +37,7 @@ def creation(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def finished(array: Any, device: Any = None, requires_grad: bool = False, out: Any = None) -> Any:
     """Return a new array as a tensor, or written into ``out``."""
-    to_device(device)
+    array = made_on(array, device)
     if out is None:
         result = from_array(array)
         return result.requires_grad_() if requires_grad else result
@@ -169,7 +170,11 @@ def zeros_like(
     input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
 ) -> Any:  # fmt: skip
     """Return zeros in the shape and dtype of ``input``."""
-    made = finished(_formatted("zeros_like", np.zeros(*_like(input, dtype)), memory_format), device, requires_grad)
+    made = finished(
+        _formatted("zeros_like", np.zeros(*_like(input, dtype)), memory_format),
+        _beside(as_tensor(input), device),
+        requires_grad,
+    )
     return owned_like(made, as_tensor(input))
 
 
@@ -178,7 +183,11 @@ def ones_like(
     input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
 ) -> Any:  # fmt: skip
     """Return ones in the shape and dtype of ``input``."""
-    made = finished(_formatted("ones_like", np.ones(*_like(input, dtype)), memory_format), device, requires_grad)
+    made = finished(
+        _formatted("ones_like", np.ones(*_like(input, dtype)), memory_format),
+        _beside(as_tensor(input), device),
+        requires_grad,
+    )
     return owned_like(made, as_tensor(input))
 
 
@@ -187,7 +196,11 @@ def empty_like(
     input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
 ) -> Any:  # fmt: skip
     """Return a tensor in the shape and dtype of ``input`` whose elements are not set."""
-    made = finished(_formatted("empty_like", np.empty(*_like(input, dtype)), memory_format), device, requires_grad)
+    made = finished(
+        _formatted("empty_like", np.empty(*_like(input, dtype)), memory_format),
+        _beside(as_tensor(input), device),
+        requires_grad,
+    )
     return owned_like(made, as_tensor(input))
 
 
@@ -199,7 +212,9 @@ def full_like(
     """Return a tensor of one value in the shape and dtype of ``input``."""
     shape, kind = _like(input, dtype)
     value = number_as("full_like", _number(fill_value, "fill_value"), kind)
-    made = finished(_formatted("full_like", np.full(shape, value), memory_format), device, requires_grad)
+    made = finished(
+        _formatted("full_like", np.full(shape, value), memory_format), _beside(as_tensor(input), device), requires_grad
+    )
     return owned_like(made, as_tensor(input))
 
 
@@ -372,36 +387,51 @@ def _new(self: Any, dtype: Any) -> Any:
     return self.dtype if dtype is None else dtype
 
 
+def _beside(tensor: Any, device: Any) -> Any:
+    """Return the device asked for, or else that of a tensor."""
+    return device_of(tensor) if device is None and devices.several else device
+
+
 def new_zeros(self: Any, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Return zeros of the given size in this tensor's dtype."""
-    return owned_like(zeros(*size, dtype=_new(self, dtype), device=device, requires_grad=requires_grad), self)
+    return owned_like(
+        zeros(*size, dtype=_new(self, dtype), device=_beside(self, device), requires_grad=requires_grad), self
+    )
 
 
 def new_ones(self: Any, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Return ones of the given size in this tensor's dtype."""
-    return owned_like(ones(*size, dtype=_new(self, dtype), device=device, requires_grad=requires_grad), self)
+    return owned_like(
+        ones(*size, dtype=_new(self, dtype), device=_beside(self, device), requires_grad=requires_grad), self
+    )
 
 
 def new_empty(self: Any, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Return a tensor of the given size in this tensor's dtype whose elements are not set."""
-    return owned_like(empty(*size, dtype=_new(self, dtype), device=device, requires_grad=requires_grad), self)
+    return owned_like(
+        empty(*size, dtype=_new(self, dtype), device=_beside(self, device), requires_grad=requires_grad), self
+    )
 
 
 def new_full(
     self: Any, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """Return a tensor of one value in this tensor's dtype."""
-    return owned_like(full(size, fill_value, dtype=_new(self, dtype), device=device, requires_grad=requires_grad), self)
+    return owned_like(
+        full(size, fill_value, dtype=_new(self, dtype), device=_beside(self, device), requires_grad=requires_grad), self
+    )
 
 
 def new_empty_strided(
     self: Any, size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """Return a tensor in this tensor's dtype whose elements are not set and lie ``stride`` apart."""
-    made = empty_strided(size, stride, dtype=_new(self, dtype), device=device, requires_grad=requires_grad)
+    made = empty_strided(
+        size, stride, dtype=_new(self, dtype), device=_beside(self, device), requires_grad=requires_grad
+    )
     return owned_like(made, self)
 
 
 for _method in (new_zeros, new_ones, new_empty, new_full, new_empty_strided):
     attach(_method.__name__, _method)
-attach("device", property(lambda self: CPU, doc="Where the tensor lives: the CPU."))
+attach("device", property(device_of, doc="Where the tensor lives: a :class:`wengert.device`."))

@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from wengert.array.device import to_device
+from wengert.array.device import on_host, to_device
 from wengert.array.dtype import DType, dtype_of, promote_types, scalar_dtype, to_dtype
+from wengert.core.devices import device_of, made_on
 from wengert.core.methods import attach
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, alias, from_array, raw
 from wengert.errors import GradientLossWarning
 from wengert.operators.create import creation, finished
+from wengert.operators.devices import moved
 from wengert.operators.to_dtype import converted
 from wengert.settings import settings
 
@@ -130,13 +132,13 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
 @creation
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
     """Return ``data`` as a tensor: a tensor itself, an array sharing its memory, anything else copied."""
-    to_device(device)
     kind = None if dtype is None else to_dtype(dtype)
     if isinstance(data, Tensor):
-        return data if kind is None else converted(data, kind)
+        there = data if device is None else moved(data, to_device(device).index or 0)
+        return there if kind is None else converted(there, kind)
     if isinstance(data, np.ndarray) and data.dtype.isnative and kind in (None, dtype_of(data.dtype)):
-        return from_array(np.asarray(data))
-    return from_array(array_of(data, kind, "as_tensor"))
+        return from_array(made_on(np.asarray(data), device))
+    return from_array(made_on(array_of(data, kind, "as_tensor"), device))
 
 
 @creation
@@ -146,14 +148,14 @@ def asarray(
     """Return ``obj`` as a tensor; ``copy`` says whether to copy: always, never, or (None) only if it must be."""
     to_device(device)
     if isinstance(obj, Tensor):
-        result: Any = obj if dtype is None else converted(obj, to_dtype(dtype))
+        result: Any = as_tensor(obj, dtype, device)
         result = ops.clone(result) if copy and result is obj else result
         shared = result is obj
         result = ops.detach(result) if result.requires_grad and not requires_grad else result
     else:
         if hasattr(obj, "__dlpack__") and not isinstance(obj, np.ndarray | np.generic):
             obj = np.from_dlpack(obj)
-        result = tensor(obj, dtype=dtype) if copy else as_tensor(obj, dtype)
+        result = tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
         shared = isinstance(obj, np.ndarray) and np.may_share_memory(obj, result._payload)
     if copy is False and not shared:
         raise ValueError(f"asarray(): {type(obj).__name__} cannot become a tensor of {result.dtype} without a copy")
@@ -193,7 +195,7 @@ def from_numpy(ndarray: Any) -> Any:
         raise ValueError(
             f"from_numpy() cannot share memory of the foreign byte order {ndarray.dtype}; use tensor(), which copies"
         )
-    return from_array(np.asarray(ndarray))
+    return from_array(made_on(np.asarray(ndarray), None))
 
 
 @creation
@@ -220,7 +222,7 @@ def exported(
     """
     if self.requires_grad:
         raise RuntimeError("a tensor that requires grad cannot be exported by DLPack; use .detach()")
-    array = raw(self, "DLPack export")
+    array = on_host(raw(self, "DLPack export"))
     if any(stride < 0 for stride in array.strides):  # some importers cannot read these
         if copy is False:
             raise BufferError("a tensor with negative strides cannot be exported by DLPack without a copy")
@@ -240,7 +242,8 @@ attach("__dlpack_device__", exported_device)
 
 def new_tensor(self: Any, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Return a new tensor with a copy of ``data``, in this tensor's dtype unless another is given."""
-    return tensor(data, dtype=self.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
+    place = device_of(self) if device is None else device
+    return tensor(data, dtype=self.dtype if dtype is None else dtype, device=place, requires_grad=requires_grad)
 
 
 attach("new_tensor", new_tensor)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from wengert.array.device import to_device
 from wengert.array.dtype import FLOAT, int64, to_dtype
 from wengert.array.shape import as_int, broadcast_shapes, size_of
+from wengert.core.devices import device_of, made_on
 from wengert.core.families import composite
 from wengert.core.generator import Generator, default_generator, draw
 from wengert.core.inplace import adopt, check_writable
@@ -78,7 +78,7 @@ def _given(drawn: Any, device: Any = None, requires_grad: bool = False, out: Any
     """Return a new tensor of random numbers, or write it into ``out``."""
     if out is not None:
         return finished(raw(drawn, "out="), device, requires_grad, out)
-    to_device(device)
+    drawn._payload = made_on(drawn._payload, device)
     return drawn.requires_grad_() if requires_grad else drawn
 
 
@@ -199,7 +199,7 @@ def _like(maker: Callable[..., Any], name: str) -> Callable[..., Any]:
             *args,
             size=tuple(input.shape),
             dtype=dtype or input.dtype,
-            device=device,
+            device=device_of(input) if device is None else device,
             requires_grad=requires_grad,
             generator=generator,
         )

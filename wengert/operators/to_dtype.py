@@ -3,12 +3,14 @@
 from typing import Any
 
 from wengert.array.device import device as Device
-from wengert.array.device import to_device
+from wengert.array.device import devices, index_of, to_device
 from wengert.array.dtype import DTYPES, DType, to_dtype
 from wengert.array.layout import strided
+from wengert.core.interpret import memory_of
 from wengert.core.methods import attach
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
+from wengert.operators.devices import moved
 
 __all__ = ["TYPE_NAMES", "converted"]
 
@@ -38,10 +40,10 @@ def to(
 ) -> Any:  # fmt: skip
     """Return the tensor in another dtype: ``to(dtype)``, ``to(device)``, ``to(device, dtype)`` or ``to(other)``.
 
-    It returns itself if nothing changes and ``copy`` is false; gradients pass through the cast.
+    It returns itself if nothing changes and ``copy`` is false; gradients pass through the cast and the move.
 
     Raises:
-        RuntimeError: for a device other than the CPU.
+        RuntimeError: for a device that does not exist.
     """
     if args and ((isinstance(args[0], str | Device) and not _names_dtype(args[0])) or args[0] is None):
         device, args = args[0], args[1:]
@@ -52,9 +54,12 @@ def to(
     if len(args) > 2 or not all(isinstance(a, bool) for a in args):
         raise TypeError(f"to() takes a dtype, a device or a tensor, then non_blocking and copy; got {args!r} besides")
     copy = args[1] if len(args) == 2 else copy
-    to_device(device)
+    place = to_device(
+        other.device if device is None and other is not None else self.device if device is None else device
+    )
     target = other.dtype if other is not None else self.dtype if dtype is None else to_dtype(dtype)
-    return _arranged(converted(self, target, copy), memory_format)
+    there = moved(self, place.index or 0)
+    return _arranged(converted(there, target, copy and there is self), memory_format)
 
 
 def _names_dtype(value: Any) -> bool:
@@ -84,8 +89,8 @@ def type_as(self: Any, other: Any) -> Any:
 
 
 def cpu(self: Any, memory_format: Any = None) -> Any:
-    """Return the tensor: it is on the CPU."""
-    return _arranged(self, memory_format)
+    """Return the tensor on the first CPU device: itself if it is there."""
+    return _arranged(moved(self, 0), memory_format)
 
 
 def cuda(self: Any, device: Any = "cuda", non_blocking: bool = False, memory_format: Any = None) -> Any:
@@ -98,20 +103,19 @@ def cuda(self: Any, device: Any = "cuda", non_blocking: bool = False, memory_for
 
 
 def to_device_method(self: Any, device: Any, /, *, stream: Any = None) -> Any:
-    """Return the tensor, if the device is the CPU, on which it is: the array API standard's way to move an array.
+    """Return the tensor on a device, itself if it is there: the array API standard's way to move an array.
 
     Raises:
-        RuntimeError: for another device. ValueError: for a stream, of which the CPU has none.
+        RuntimeError: for a device that does not exist. ValueError: for a stream, of which the CPU has none.
     """
     if stream is not None:
         raise ValueError(f"to_device(): the CPU has no streams, got stream={stream!r}")
-    to_device(device)
-    return self
+    return moved(self, to_device(device).index or 0)
 
 
 def get_device(self: Any) -> int:
-    """Return -1, PyTorch's number for the CPU."""
-    return -1
+    """Return -1, PyTorch's number for the CPU; of another logical device its number."""
+    return (index_of(memory_of(self).dtype) or -1) if devices.several else -1
 
 
 def is_cpu(self: Any) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.device import devices, index_of, placed
 from wengert.core.inplace import overlaps
 from wengert.core.node import Leaf, Node
 from wengert.core.registry import ops
@@ -40,8 +41,10 @@ def _own(holder: list[Any], like: Any) -> Any:
         fresh = _references(g) == 2 and _references(array) <= 3
     fresh = fresh and array.base is None and array.flags.owndata
     if fresh and (array.flags.c_contiguous or not like.flags.c_contiguous):
-        return from_array(array)
-    return from_array(np.array(array, order="C"))
+        found = array
+    else:
+        found = np.array(array, order="C")
+    return from_array(placed(found, index_of(like.dtype)) if devices.several else found)
 
 
 def into_leaf(node: Leaf, holder: list[Any], create: bool) -> None:

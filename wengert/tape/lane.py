@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.device import devices, index_of
 from wengert.core.native import native
 from wengert.core.node import Freed, Leaf, OpNode
 from wengert.core.place import describe
@@ -175,6 +176,10 @@ def fitted(node: Any, after: Any, g: Any) -> Any:
             ) from None
     if array.dtype is not after.dtype and array.dtype != after.dtype:
         g = ops.cast(g, after.dtype)
+    if devices.several:
+        index = index_of(after.dtype)
+        if index_of(g._payload.dtype) != index:
+            g = ops.copy_to_device(g, index)
     return g
 
 

@@ -35,6 +35,8 @@ from wengert.testing.shrink import shrink
 __all__ = ["Failure", "Report", "fuzz", "main"]
 
 _BATCH = 25  # kernels in one module: what compiling it costs once is shared
+_PATIENCE = 60  # seconds for a batch
+_CRASHED, _HUNG = "the process ended with", "the process did not end"
 
 
 class Failure(NamedTuple):
@@ -130,7 +132,7 @@ def _work(seed: int, start: int, stop: int, native: bool, running: Any, results:
 def fuzz(seed: int, start: int, stop: int, native: bool = True, most: int = 10) -> Report:
     """Try kernels ``start`` … ``stop`` of a seed in a process of its own, until ``most`` of them failed.
 
-    A kernel that ends the process is a failure; the rest goes on in another process.
+    A kernel that ends the process, or does not end, is a failure; the rest goes on in another process.
     """
     report, began = Report(), time.perf_counter()
     context = multiprocessing.get_context("spawn")
@@ -143,26 +145,32 @@ def fuzz(seed: int, start: int, stop: int, native: bool = True, most: int = 10) 
         send.close()
         with contextlib.suppress(EOFError):
             while at < stop and len(report.failures) < most:
+                if not receive.poll(_PATIENCE):
+                    break
                 done, moves, failures = receive.recv()
                 report.count += done - at
                 report.moves += moves
                 report.failures += failures
                 at = done
-        if at < stop and len(report.failures) < most:  # it ended by itself
-            process.join()
-            crashed = int(running.value)
-            report.failures.append(Failure(crashed, "run", f"the process ended with {process.exitcode}"))
-            report.count += max(crashed + 1 - at, 0)
-            at = max(crashed + 1, at + 1)
+        if at < stop and len(report.failures) < most:
+            number = max(int(running.value), at)
+            report.failures.append(Failure(number, "run", _ended(process)))
+            report.count += number + 1 - at
+            at = number + 1
         process.terminate()
         process.join()
     report.seconds = time.perf_counter() - began
     return report
 
 
+def _ended(process: Any) -> str:
+    """What became of a process that sends nothing any more."""
+    process.join(1)
+    return f"{_CRASHED} {process.exitcode}" if process.exitcode is not None else _HUNG
+
+
 def _fails(seed: int, failure: Failure) -> Any:
     """Return whether a case fails at the same step as a failure, as a function."""
-    crash = failure.message.startswith("the process ended")
 
     def step(sample: Sample, schedule: list[Move]) -> str:
         trial = None
@@ -174,17 +182,22 @@ def _fails(seed: int, failure: Failure) -> Any:
             return "prepare" if trial is None else "run"
         except KernelError:
             return ""
-        except Exception as error:
-            return "compile" if trial is not None else f"{type(error).__name__}"
+        except Exception:
+            return "prepare" if trial is None else "compile"
         return ""
 
     def dies(sample: Sample, schedule: list[Move]) -> bool:
         process = multiprocessing.get_context("fork").Process(target=step, args=(sample, schedule))
         process.start()
+        process.join(5)
+        hung = process.exitcode is None
+        process.terminate()
         process.join()
-        return (process.exitcode or 0) < 0
+        return hung if failure.message == _HUNG else not hung and (process.exitcode or 0) < 0
 
-    return dies if crash else lambda sample, schedule: step(sample, schedule) == failure.step
+    if failure.message == _HUNG or failure.message.startswith(_CRASHED):
+        return dies
+    return lambda sample, schedule: step(sample, schedule) == failure.step
 
 
 def smallest(seed: int, failure: Failure) -> str:
