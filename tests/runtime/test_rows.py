@@ -68,6 +68,18 @@ def test_softmax(shape: Any, dim: int, dtype: str) -> None:
     check(rows.log_softmax_backward(g, log, dim), back, dtype, 16)
 
 
+@pytest.mark.parametrize("dtype", CLOSE)
+@pytest.mark.parametrize(("dim", "keepdim"), [((2,), False), ((0,), True), ((1, 2), False), ((0, 1, 2), True)])
+def test_logsumexp(dim: Any, keepdim: bool, dtype: str) -> None:
+    x = normal(4, 33, 20, dtype=dtype, scale=3)
+    expected = np.log(np.exp(x.astype(np.float64)).sum(dim, keepdims=keepdim))
+    check(rows.logsumexp(x, dim, keepdim), expected, dtype)
+    assert rows.logsumexp(x, (0, 2)) is NotImplemented
+    ends = np.array([[-np.inf, -np.inf], [np.inf, 1], [np.inf, np.inf], [0, -np.inf]], np.float32)
+    np.testing.assert_array_equal(rows.logsumexp(ends, (1,)), [-np.inf, np.inf, np.inf, 0])
+    assert np.isnan(rows.logsumexp(np.array([[np.nan, 1, np.inf], [-np.inf, np.nan, -np.inf]], np.float32), (1,))).all()
+
+
 def test_softmax_of_special_rows_is_that_of_numpy() -> None:
     inf, nan = np.inf, np.nan
     table = [[-inf] * 4, [inf, 1, 2, 3], [inf, inf, 1, -inf], [nan, 1, 2, inf], [1, -inf, 2, -inf], [3, 3, 3, -200]]

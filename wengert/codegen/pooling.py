@@ -135,17 +135,18 @@ class _Pool:
         def single(b: Any, start: Any, stop: Any) -> None:
             loop(b, start, stop, lambda b, column, _: some(b, column, 1))
 
-        if not self.step:
-            return single(b, 0, count)
-        with b.if_else(below(b, minus(b, last, first), self.lanes)) as (few, many):
-            with few:
-                single(b, 0, count)
-            with many:
-                single(b, 0, first)
-                end = minus(b, last, self.lanes)
-                loop(b, first, plus(b, last, self.lanes - 1), lambda b, column, _: some(b, minimum(b, column, end), self.lanes), step=self.lanes)  # fmt: skip
-                single(b, last, count)
-        return None
+        def vectors(b: Any, column: Any, _: Any) -> None:
+            some(b, minimum(b, column, minus(b, last, self.lanes)), self.lanes)
+
+        def inside(b: Any) -> None:
+            single(b, 0, first)
+            loop(b, first, last, vectors, step=self.lanes)
+            single(b, last, count)
+
+        if self.step:
+            choose(b, below(b, minus(b, last, first), self.lanes), lambda b: single(b, 0, count), inside)
+        else:
+            single(b, 0, count)
 
     def _window(self, b: Any, x: Any, span: tuple[Any, Any], column: Any, lanes: int) -> State:
         """Emit the walk through windows, row by row."""

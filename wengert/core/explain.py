@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from wengert.array.dtype import dtype_of
+from wengert.core.native import native
 from wengert.core.operator import Op, Spec
 from wengert.core.signature import MISSING, Slot
 from wengert.core.tensor import Tensor
@@ -46,6 +47,8 @@ def specs(values: Sequence[Any]) -> list[Any]:
 
 def explained(op: Op, values: list[Any], error: Exception) -> Exception:
     """Return a better error for a kernel that failed: of the argument that does not fit, or of the shape rule."""
+    if isinstance(error, MemoryError):
+        error = native.no_memory(error)
     if type(error).__module__.startswith("wengert"):
         return error if _names_operator(error) else type(error)(f"{op.name}(): {_KERNEL.sub('', str(error))}")
     found = misfit(op, values)

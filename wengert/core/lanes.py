@@ -39,8 +39,11 @@ def general_lane(op: Op) -> Callable[..., Any]:
 
 def _large(op: Op, state: State, ufunc: Any, *arguments: Any) -> Any:
     """Run an operator on large arrays: by its native kernel, if there is one; the rest of ``arguments`` are defaults."""
-    array = native.run(op, arguments)
-    return state.run(ufunc, *arguments[: ufunc.nin]) if array is NotImplemented else array
+    try:
+        array = native.run(op, arguments)
+        return state.run(ufunc, *arguments[: ufunc.nin]) if array is NotImplemented else array
+    except MemoryError as error:
+        raise native.no_memory(error) from None
 
 
 def _flags(op: Op, inputs: int) -> tuple[tuple[Any, tuple[bool, ...]], ...]:

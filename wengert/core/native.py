@@ -17,7 +17,17 @@ from wengert.settings import settings
 __all__ = ["Native", "native"]
 
 OFF = 1 << 62
-SMALLEST = int(os.environ.get("WENGERT_NATIVE_SMALLEST", "8192"))  # from where kernels overtake NumPy
+
+
+def _smallest() -> int:
+    """Return from how many elements on native code is used: where two threads overtake NumPy (docs/native.md)."""
+    text = os.environ.get("WENGERT_NATIVE_SMALLEST", "8192")
+    if not text.isdigit():
+        raise ValueError(f"WENGERT_NATIVE_SMALLEST must be a number of elements, got {text!r}")
+    return int(text)
+
+
+SMALLEST = _smallest()
 PAUSE = 0.0005  # seconds a thread may keep Python's lock while the runtime is loaded (5 ms otherwise)
 
 
@@ -29,15 +39,17 @@ class Native:
         run: ``(operator, arguments as its kernel takes them, out) -> result``, NotImplemented where NumPy is to be used.
         rule: the same for a derivative rule: ``(rule, (cotangent, ...)) -> array``.
         update: ``(key, formula, arguments) -> bool``: run a formula that writes into its arguments; False if NumPy is to.
+        no_memory: ``(error) -> error``: a MemoryError as one that says who holds the memory.
     """
 
-    __slots__ = ("_loading", "rule", "run", "smallest", "update")
+    __slots__ = ("_loading", "no_memory", "rule", "run", "smallest", "update")
 
     def __init__(self) -> None:
         self._loading: threading.Thread | None = None
         self.smallest = SMALLEST if settings.native != "off" else OFF
         self.run: Callable[..., Any] = lambda *given: self.run(*given) if self._here() else NotImplemented
         self.rule: Callable[..., Any] = lambda *given: self.rule(*given) if self._here() else NotImplemented
+        self.no_memory: Callable[[Exception], Exception] = lambda error: error
         self.update: Callable[..., bool] = lambda *given: self.update(*given) if self._here() else False
 
     def _here(self) -> bool:

@@ -11,7 +11,15 @@ from wengert.loops.ir import Kernel, Loop, Param, Statement, Store, size
 from wengert.loops.rows import Lines, Reduction, arithmetic
 from wengert.loops.scalar import Scalar, cast, const, make, param, select
 
-__all__ = ["class_loss", "class_loss_backward", "log_softmax", "log_softmax_backward", "softmax", "softmax_backward"]
+__all__ = [
+    "class_loss",
+    "class_loss_backward",
+    "log_softmax",
+    "log_softmax_backward",
+    "logsumexp",
+    "softmax",
+    "softmax_backward",
+]
 
 
 def exp(x: Scalar) -> Scalar:
@@ -53,10 +61,11 @@ def softmax(x_dtype: str, y_dtype: str, across: bool, lanes: int) -> Kernel:
 
 
 class Logarithm(NamedTuple):
-    """The logarithm of Σ exp(x) along a line, as the largest x and what comes on top of it."""
+    """The logarithm of Σ exp(x) along a line, as the largest x and what comes on top of it; others: the sum without m's."""
 
     top: Scalar
     rest: Scalar
+    others: Scalar
     loops: tuple[Loop, ...]
 
 
@@ -69,7 +78,7 @@ def log_sum(lines: Lines, x: Scalar) -> Logarithm:
     infinite = top.result - top.result  # NaN for a largest x of inf or -inf, which then counts once
     again = cast(count.result - 1.0, x.dtype) + infinite
     tail = cast(others.result, x.dtype) + select(count.result.gt(1.0), again, 0.0)
-    return Logarithm(top.result, make("log1p", (tail,)), (lines.fold(top), lines.fold(others, count)))
+    return Logarithm(top.result, make("log1p", (tail,)), others.result, (lines.fold(top), lines.fold(others, count)))
 
 
 def log_softmax(x_dtype: str, y_dtype: str, across: bool, lanes: int) -> Kernel:
@@ -79,6 +88,16 @@ def log_softmax(x_dtype: str, y_dtype: str, across: bool, lanes: int) -> Kernel:
     found = log_sum(lines, lines.read(x, dtype))
     result = cast(lines.read(x, dtype) - found.top - found.rest, y_dtype)
     return lines.kernel("log_softmax", [x, y], [*found.loops, lines.each(Store("y", lines.element(), result))])
+
+
+def logsumexp(x_dtype: str, across: bool, lanes: int) -> Kernel:
+    """y = m + log1p(Σ exp(x - m)) of each line, the sum over all but one of the largest; m itself, if it is infinite."""
+    lines, dtype = Lines(across, lanes), arithmetic(x_dtype)
+    x, y = lines.elements("x", x_dtype), lines.single("y", x_dtype, "out")
+    found = log_sum(lines, lines.read(x, dtype))
+    sound = (found.top - found.top).eq(0.0) | found.others.ne(found.others)  # a NaN beside an infinite x is one of them
+    result = select(sound, found.top + found.rest, found.top)
+    return lines.kernel("logsumexp", [x, y], [*found.loops, Store("y", lines.line, cast(result, x_dtype))])
 
 
 def softmax_backward(g_dtype: str, across: bool, lanes: int) -> Kernel:

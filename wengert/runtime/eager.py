@@ -10,12 +10,21 @@ from wengert.core.state import thread
 from wengert.loops.symbolic import lowered, trace_rule, trace_update
 from wengert.loops.tracing import Untraceable, symbols
 from wengert.runtime.pointwise import Expression, Pointwise
-from wengert.runtime.pool import adopt
+from wengert.runtime.pool import adopt, pool_of
 from wengert.runtime.workers import start_workers
 
 __all__ = ["install", "kernel"]
 
-KERNELS = ("normalized", "products", "reduction", "rows", "scanning", "scattering", "sorting")  # declare kernels
+KERNELS = (
+    "attention",
+    "normalized",
+    "products",
+    "reduction",
+    "rows",
+    "scanning",
+    "scattering",
+    "sorting",
+)  # declare kernels
 Kernel = Callable[..., Any]
 _kernels: dict[str, Kernel] = {}
 _operators: dict[Op, Kernel | None] = {}
@@ -119,4 +128,4 @@ def install() -> None:
     for room in KERNELS:
         importlib.import_module(f"wengert.runtime.{room}")
     start_workers()
-    native.run, native.rule, native.update = run, run_rule, run_update
+    native.run, native.rule, native.update, native.no_memory = run, run_rule, run_update, pool_of().explained

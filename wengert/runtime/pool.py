@@ -23,6 +23,7 @@ import numpy as np
 from wengert.array.device import to_device
 from wengert.codegen.allocator import COUNTERS, FUNCTIONS, LIMITS, allocator
 from wengert.codegen.engine import Library, compile_object
+from wengert.errors import OutOfMemoryError
 from wengert.runtime.memory import account, out_of_memory
 
 __all__ = ["Pool", "adopt", "empty", "empty_like", "numpy_allocator", "pool_of", "run", "zeros"]
@@ -156,6 +157,10 @@ class Pool:
             return self._enter()(function, *args)  # a finaliser ran inside of the call that made an array
         except MemoryError:
             raise out_of_memory(self._refused.value, self.device) from None
+
+    def explained(self, error: Exception) -> Exception:
+        """Return a MemoryError that NumPy raised as one that says who holds the memory."""
+        return error if isinstance(error, OutOfMemoryError) else out_of_memory(self._refused.value, self.device)
 
     def blocks(self) -> list[tuple[int, int, int]]:
         """Return (address, bytes, number) of each block in use, the newest first."""

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wengert.array.dtype import FLOAT, dtype_of
+from wengert.array.shape import reduced
 from wengert.codegen.target import host
 from wengert.loops import softmax as loops
 from wengert.loops.ir import Kernel
 from wengert.loops.rows import arithmetic
-from wengert.loops.scalar import size_of
+from wengert.loops.scalar import is_float, size_of
 from wengert.operators.cross_entropy import class_dim, safe_targets
 from wengert.runtime.ahead import Ahead
 from wengert.runtime.calls import Absent, dtype_name, or_numpy
@@ -169,6 +170,22 @@ def softmax_backward(g: Array, result: Array, dim: int) -> Any:
 def log_softmax_backward(g: Array, result: Array, dim: int) -> Any:
     """Return g - exp(result) · Σ g."""
     return _backward(loops.log_softmax_backward, g, result, dim)
+
+
+@kernel("logsumexp")
+@or_numpy
+def logsumexp(input: Array, dim: tuple[int, ...], keepdim: bool = False) -> Any:
+    """Return log Σ exp(x) along dimensions that follow one another."""
+    name, axes = dtype_name(input.dtype), tuple(sorted(dim))
+    if name is None or not is_float(name) or not input.size or not axes or axes[-1] - axes[0] != len(axes) - 1:
+        return NotImplemented
+    shape = (*input.shape[: axes[0]], math.prod(input.shape[axes[0] : axes[-1] + 1]), *input.shape[axes[-1] + 1 :])
+    where = lined(shape, axes[0])
+    across, lanes = where.choices(name)
+    run = launcher(loops.logsumexp, name, across, lanes)
+    out = empty(reduced(input.shape, axes, keepdim), input.dtype)
+    where.run(run, lanes, [where.elements(input), where.single(out, out.dtype)])
+    return out
 
 
 # ---- cross-entropy
