@@ -158,7 +158,7 @@ def test_infinities_stay_in_the_windows_that_see_them() -> None:
         x, w, _, g, geometry = arrays(case, "float64")
         x[0, 0, 3, -1], g[0, 0, 1, -1] = np.inf, np.nan
         given = (x, w), (g, w, x.shape[2:]), (g, x, w.shape[2:])
-        expected = exact.convolution, exact.convolution_input_grad, exact.convolution_weight_grad
+        expected: tuple[Any, ...] = exact.convolution, exact.convolution_input_grad, exact.convolution_weight_grad
         results = (
             convolution.conv(x, w, None, *geometry), convolution.conv_input(*given[1], *geometry),
             convolution.conv_weight(*given[2], *geometry),

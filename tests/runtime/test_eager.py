@@ -202,3 +202,14 @@ def test_off_means_numpy() -> None:
         finally:
             native.run = keep
         assert not calls
+
+
+def test_results_lie_in_memory_as_numpys_do() -> None:
+    x = numbers(4, 5, 6, 7)
+    for order in ((0, 1, 2, 3), (0, 2, 3, 1), (3, 2, 1, 0), (1, 0, 3, 2)):
+        array = np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
+        for y in (array, x, x[:1], array[:, :1], np.repeat(array, 2, 3)[..., ::2]):
+            got, want = from_array(array) + from_array(y), array + y
+            assert got.stride() == tuple(s // 4 for s in want.strides)
+            np.testing.assert_array_equal(got.numpy(), want)
+        assert from_array(array).exp().stride() == tuple(s // 4 for s in array.strides)

@@ -32,7 +32,7 @@ __all__ = ["read", "read_table", "write"]
 def coefficient(emitter: Any, x: Scalar) -> int | None:
     """Return how much an index grows from lane to lane; None if that is not a constant."""
     if x.op == "index":
-        return int(x.data == emitter.lanes.variable)
+        return emitter.lanes.step if x.data == emitter.lanes.variable else 0
     if x.op in ("var", "load"):
         return None if emitter.value(x).vector else 0
     found = [coefficient(emitter, a) for a in x.args]

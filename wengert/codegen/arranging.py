@@ -187,19 +187,23 @@ def copy(
         offset = times(b, i, size)
         write(b, read(b, at(b, source, offset), some), at(b, target, offset))
 
-    def every_second(b: Any, i: Any, _: Any) -> None:
+    def every_second(b: Any, i: Any) -> None:
         start = at(b, source, times(b, i, 2 * size))
-        two = [read(b, at(b, start, v * lanes * size), some) for v in range(2)]
-        even = ir.Constant(vector_of(I32, lanes), list(range(0, 2 * lanes, 2)))
-        write(b, b.shuffle_vector(*two, even), at(b, target, times(b, i, size)))
+        two = [read(b, at(b, start, v * (lanes - 1) * size), some) for v in range(2)]  # they end with the last element
+        order = [2 * lane + (2 * lane >= lanes) for lane in range(lanes)]
+        value = b.shuffle_vector(*two, ir.Constant(vector_of(I32, lanes), order))
+        write(b, value, at(b, target, times(b, i, size)))
 
-    def one_by_one(b: Any) -> None:
-        done: Any = number(0)
-        if step is not None and to is None:  # vectors that end before the last element read nothing behind it
-            whole = b.mul(b.sdiv(minus(b, count, 1), number(lanes)), number(lanes))
-            done = b.select(b.icmp_signed("==", step, number(2 * size)), whole, number(0))
-            loop(b, 0, done, every_second, step=lanes)
-        loop(b, done, count, one)
+    def apart(b: Any) -> None:
+        if step is None or to is not None:
+            loop(b, 0, count, one)
+            return
+        pairs = b.and_(b.icmp_signed("==", step, number(2 * size)), b.icmp_signed(">=", count, number(lanes)))
+        with b.if_else(pairs) as (two, others):
+            with two:
+                _by_vectors(b, count, lanes, every_second)
+            with others:
+                loop(b, 0, count, one)
 
     few = below(b, count, lanes)
     for stride in (step, to):
@@ -207,7 +211,7 @@ def copy(
             few = b.or_(few, b.icmp_signed("!=", stride, number(size)))
     with b.if_else(few) as (single, many):
         with single:
-            one_by_one(b)
+            apart(b)
         with many:
             _by_vectors(b, count, lanes, vector)
 

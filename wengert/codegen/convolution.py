@@ -33,21 +33,26 @@ from wengert.codegen.build import (
     times,
     write,
 )  # fmt: skip
-from wengert.codegen.lanes import BOOL, I32, I64, POINTER, splat, type_of, vector_of
+from wengert.codegen.lanes import BOOL, BYTE, I32, I64, POINTER, splat, type_of, vector_of
 from wengert.codegen.microkernel import Arithmetic, Left, Right, Tile, multiply_add, zeros
 from wengert.codegen.operations import intrinsic
 from wengert.loops.scalar import size_of
 
-__all__ = ["BLOCK", "ConvolutionSlot", "GradientSlot", "emit_convolution", "emit_weight_dots", "emit_weight_gradient"]
+__all__ = ["ConvolutionSlot", "GradientSlot", "emit_convolution", "emit_weight_dots", "emit_weight_gradient"]
 
-BLOCK: Final = 512  # windows whose sums are collected before they are stored
+LINE: Final = 64  # bytes of a cache line
 
 
 class ConvolutionSlot(IntEnum):
     """What the argument array of a convolution holds, in order; strides are in bytes.
 
-    ``depth``, ``height`` and ``width`` count windows; a block has ``rows`` x ``columns`` of them, at most ``BLOCK`` with what
-    lies between. ``panels`` is how many panels of weights a group has, ``some`` how many a block takes.
+    ``depth``, ``height`` and ``width`` count windows; a block has ``rows`` x ``columns`` of them. ``panels`` is how many
+    panels of weights a group has, ``some`` how many a block takes. The sums of a block are collected, ``line`` bytes for a
+    channel, ``collected`` for all, before they are stored.
+
+    What a tile reads may first be copied together, if ``copies`` is not 0: of each of the ``inputs`` channels, ``channel``
+    bytes apart, so many runs of vectors. ``runs`` is the address of these: per run where it begins, where it goes, and how
+    many vectors it has. ``copied`` is the bytes of a channel there, and distances in ``table`` are then those in the copy.
     """
 
     x = 0
@@ -77,6 +82,13 @@ class ConvolutionSlot(IntEnum):
     column_blocks = auto()
     panels = auto()
     some = auto()
+    line = auto()
+    collected = auto()
+    inputs = auto()
+    channel = auto()
+    copies = auto()
+    runs = auto()
+    copied = auto()
 
 
 def emit_convolution(dtype: str, tile: Tile, name: str = "convolution") -> str:
@@ -93,17 +105,23 @@ class _Convolution:
     def __init__(self, dtype: str, tile: Tile, name: str) -> None:
         self.dtype, self.tile, self.size = dtype, tile, size_of(dtype)
         self.vector = vector_of(type_of(dtype), tile.lanes)
-        self.line = BLOCK + tile.columns  # sums of one channel that are collected
         self.b, self.args, self.begin, self.end = kernel(name)
         self.module = self.b.module
-        self.sums = self.b.alloca(self.vector, tile.rows * self.line // tile.lanes)
         self.get = {s: slot(self.b, self.args, s) for s in ConvolutionSlot}
-        self.x, self.table, self.weights, self.out = (
+        self.x, self.weights, self.out = (
             self.b.inttoptr(self.get[s], POINTER)
-            for s in (ConvolutionSlot.x, ConvolutionSlot.table, ConvolutionSlot.weights, ConvolutionSlot.out)
+            for s in (ConvolutionSlot.x, ConvolutionSlot.weights, ConvolutionSlot.out)
         )
+        copied = times(self.b, self.get[ConvolutionSlot.inputs], self.get[ConvolutionSlot.copied])
+        self.sums, self.copy = (self._memory(size) for size in (self.get[ConvolutionSlot.collected], copied))
         self.tiles = [self._tile(vectors) for vectors in range(1, tile.vectors + 1)]
-        self.store = self._store()
+        self.store, self.gather = self._store(), self._gather()
+
+    def _memory(self, size: Any) -> Any:
+        """Return memory for some bytes that lives as long as the call of the kernel."""
+        memory = self.b.alloca(BYTE, size)
+        memory.align = LINE
+        return memory
 
     def text(self) -> str:
         """Emit the loop over blocks."""
@@ -135,32 +153,35 @@ class _Convolution:
         weights = at(b, self.weights, times(b, times(b, group, get[s.panels]), get[s.panel]))
         first = times(b, index, get[s.some])
 
+        last = minimum(b, plus(b, first, get[s.some]), get[s.panels])
+        loop(
+            b, 0, span, lambda b, q, _: self._across(b, source, weights, (first, last), q, span), step=self.tile.columns
+        )
+        channel = times(b, first, self.tile.rows)
+        count = minus(b, minimum(b, times(b, last, self.tile.rows), get[s.channels]), channel)
+        target = at(b, target, times(b, channel, get[s.out_channel]))
+
+        def store(b: Any, r: Any, _: Any) -> None:
+            sums, out = at(b, self.sums, times(b, r, get[s.line])), at(b, target, times(b, r, get[s.out_channel]))
+            b.call(self.store, [self.args, sums, out, height, width])
+
+        loop(b, 0, count, store)
+
+    def _across(self, b: Any, source: Any, weights: Any, panels: tuple[Any, Any], q: Any, span: Any) -> None:
+        """Emit the tiles of some panels of channels, for the windows from ``q`` on."""
+        get, s, left = self.get, ConvolutionSlot, minus(b, span, q)
+        sums = at(b, self.sums, times(b, q, self.size))
+        x = at(b, source, times(b, q, self.size))
+
+        def together(b: Any) -> list[Any]:
+            b.call(self.gather, [self.args, x, self.copy])
+            return [self.copy]
+
+        x = choose(b, b.icmp_signed("!=", get[s.copies], number(0)), together, lambda b: [x])[0]
+
         def panel(b: Any, p: Any, _: Any) -> None:
-            self._sums(b, source, at(b, weights, times(b, p, get[s.panel])), span)
-            channel = times(b, p, self.tile.rows)
-
-            def one(b: Any, r: Any, _: Any) -> None:
-                start = at(b, target, times(b, plus(b, channel, r), get[s.out_channel]))
-                b.call(
-                    self.store, [self.args, at(b, self.sums, times(b, r, self.line * self.size)), start, height, width]
-                )
-
-            loop(b, 0, minimum(b, self.tile.rows, minus(b, get[s.channels], channel)), one)
-
-        loop(b, first, minimum(b, plus(b, first, get[s.some]), get[s.panels]), panel)
-
-    def _sums(self, b: Any, source: Any, weights: Any, span: Any) -> None:
-        """Emit the tiles of a block, for one panel of channels."""
-
-        def tile(b: Any, q: Any, _: Any) -> None:
-            offset, left = times(b, q, self.size), minus(b, span, q)
-            given = [
-                at(b, source, offset),
-                self.table,
-                self.get[ConvolutionSlot.products],
-                weights,
-                at(b, self.sums, offset),
-            ]
+            place = times(b, times(b, minus(b, p, panels[0]), self.tile.rows), get[s.line])
+            given = [self.args, x, at(b, weights, times(b, p, get[s.panel])), at(b, sums, place)]
             done = b.append_basic_block("tiled")
             for vectors, call in enumerate(self.tiles[:-1], 1):
                 taken, other = b.append_basic_block(f"wide{vectors}"), b.append_basic_block("other")
@@ -173,13 +194,44 @@ class _Convolution:
             b.branch(done)
             b.position_at_end(done)
 
-        loop(b, 0, span, tile, step=self.tile.columns)
+        loop(b, *panels, panel)
+
+    def _gather(self) -> Any:
+        """Emit the copy of what a tile reads."""
+        b, (args, x, target) = function(self.module, "gather", VOID, [POINTER, POINTER, POINTER], internal=True)
+        get, s = {p: slot(b, args, p) for p in ConvolutionSlot}, ConvolutionSlot
+        runs, step = b.inttoptr(get[s.runs], POINTER), self.tile.lanes * self.size
+
+        def channel(b: Any, c: Any, _: Any) -> None:
+            origin, out = at(b, x, times(b, c, get[s.channel])), at(b, target, times(b, c, get[s.copied]))
+
+            def run(b: Any, i: Any, _: Any) -> None:
+                entry = at(b, runs, times(b, i, 24))
+                start, place, count = (slot(b, entry, j) for j in range(3))
+
+                def vector(b: Any, v: Any, _: Any) -> None:
+                    offset = times(b, v, step)
+                    write(b, read(b, at(b, origin, start, offset), self.vector), at(b, out, place, offset))
+
+                loop(b, 0, count, vector)
+
+            loop(b, 0, get[s.copies], run)
+
+        loop(b, 0, get[s.inputs], channel)
+        b.ret_void()
+        return b.function
 
     def _tile(self, vectors: int) -> Any:
         """Emit the sums of ``tile.rows`` channels for some vectors of windows."""
         rows, lanes = self.tile.rows, self.tile.lanes
-        b, (x, table, products, weights, sums) = function(
-            self.module, f"tile{vectors}", VOID, [POINTER, POINTER, I64, POINTER, POINTER], internal=True
+        b, (args, x, weights, sums) = function(self.module, f"tile{vectors}", VOID, [POINTER] * 4, internal=True)
+        table, products, row = (
+            slot(b, args, s, kind)
+            for s, kind in (
+                (ConvolutionSlot.table, POINTER),
+                (ConvolutionSlot.products, I64),
+                (ConvolutionSlot.line, I64),
+            )
         )
         one = type_of(self.dtype)
 
@@ -213,7 +265,7 @@ class _Convolution:
         start = [value for r in range(rows) for value in [spread(b, weights, r)] * vectors]
         for place, value in enumerate(loop(b, 0, products, product, carry=start)):
             r, v = divmod(place, vectors)
-            write(b, value, at(b, sums, (r * self.line + v * lanes) * self.size))
+            write(b, value, at(b, sums, times(b, r, row), v * lanes * self.size))
         b.ret_void()
         return b.function
 

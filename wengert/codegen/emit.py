@@ -221,6 +221,9 @@ class Emitter(Expressions):
 
         def rest(i: Any) -> None:
             left = self.builder.sub(stop, i)
+            if loop.step > 1:
+                more = self.builder.add(left, ir.Constant(I64, loop.step - 1))
+                left = self.builder.sdiv(more, ir.Constant(I64, loop.step))
             if loop.unroll > 1:  # several vectors may be left
                 all_lanes = ir.Constant(I64, loop.lanes)
                 left = self.builder.select(self.builder.icmp_signed("<", left, all_lanes), left, all_lanes)
@@ -237,7 +240,8 @@ class Emitter(Expressions):
         if vector:
             if outer is not None:
                 raise ValueError(f"loop '{loop.variable}' is vectorised inside the vectorised loop '{outer.variable}'")
-            self.lanes = Lanes(loop.variable, loop.lanes, None if left is None else self.mask(left, loop.lanes), left)
+            mask = None if left is None else self.mask(left, loop.lanes)
+            self.lanes = Lanes(loop.variable, loop.lanes, mask, left, loop.step)
             self.first[loop.variable] = i
         self.block(loop.body)
         self.lanes = outer

@@ -127,7 +127,7 @@ class Expressions:
 
     def first_lane(self, x: Scalar) -> Any:
         """Return an index that is affine in the vectorised variable, as it is in the first lane."""
-        if self.lanes is None or self.lanes.variable not in self.names(x):
+        if self.lanes is None or self.lanes.variable not in self.names(x) or x.op not in _AFFINE:
             return self.value(x).llvm
         if x.op == "index":
             return self.first[x.data]
@@ -226,7 +226,7 @@ class Expressions:
         lanes = self.lanes
         if lanes is None or lanes.variable != x.data:
             raise KeyError(f"loop variable '{x.data}' is not known here")
-        counts = ir.Constant(vector_of(I64, lanes.width), list(range(lanes.width)))
+        counts = ir.Constant(vector_of(I64, lanes.width), [k * lanes.step for k in range(lanes.width)])
         return Value(self.builder.add(splat(self.builder, self.first[x.data], lanes.width), counts), True)
 
     def _running(self, x: Scalar) -> Value:
@@ -252,7 +252,7 @@ class Expressions:
         condition, usual = self.known(x.args[0]), self.known(x.args[2])
         assert condition is not None
         assert usual is not None
-        vector = condition.vector or usual.vector
+        vector = condition.vector or usual.vector or self.lanes is not None  # the rare side may vary
         start = self.spread(usual) if vector else usual.llvm
         result = self.local(start.type)
         builder.store(start, result)
@@ -269,6 +269,9 @@ _LEAVES = {
     "const": Expressions._const, "size": Expressions._argument, "param": Expressions._argument, "index": Expressions._index,
     "var": Expressions._running, "load": Expressions._load, "lookup": Expressions._lookup, "rarely": Expressions._rarely,
 }  # fmt: skip
+
+
+_AFFINE = ("index", "add", "sub", "neg", "mul")
 
 
 def _variable(variable: Any) -> tuple[Any, str, None, Any]:

@@ -6,6 +6,7 @@ lanes only where it meets a vector.
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from llvmlite import ir
 
 from wengert.loops.scalar import DTYPES, is_float
@@ -41,12 +42,14 @@ class Lanes(NamedTuple):
 
     Attributes:
         variable: its variable. width: the number of lanes. mask: those that are on (None: all), which are the first ``left``.
+        step: how much the variable grows from lane to lane.
     """
 
     variable: str
     width: int
     mask: Any
     left: Any = None
+    step: int = 1
 
 
 def type_of(dtype: str) -> Any:
@@ -67,7 +70,20 @@ def vector_of(kind: Any, width: int) -> Any:
 def constant(value: Any, dtype: str) -> Any:
     """Return an LLVM constant of a dtype."""
     kind = type_of(dtype)
-    return ir.Constant(kind, float(value) if is_float(dtype) and dtype in _FLOATS else int(value))
+    if dtype in ("f16", "bf16"):
+        return ir.Constant(kind, _half_bits(float(value), dtype))
+    return ir.Constant(kind, float(value) if is_float(dtype) else int(value))
+
+
+def _half_bits(value: float, dtype: str) -> int:
+    """Return the bits of a number rounded to a half."""
+    with np.errstate(over="ignore"):
+        if dtype == "f16":
+            return int(np.float16(value).view(np.uint16))
+        bits = int(np.float32(value).view(np.uint32))
+    if value != value:
+        return bits >> 16 | 0x40
+    return bits + 0x7FFF + (bits >> 16 & 1) >> 16
 
 
 def splat(builder: Any, llvm: Any, width: int) -> Any:

@@ -57,7 +57,7 @@ def _compare(builder: Any, op: str, dtype: str, args: list[Any]) -> Any:
 
 
 def _extreme(builder: Any, op: str, dtype: str, args: list[Any]) -> Any:
-    """The smaller or larger of two; a NaN wins. (LLVM's own ``maximum`` also orders zeros by sign, which costs as much again.)"""
+    """The smaller or larger of two; a NaN wins. LLVM's own ``maximum`` also orders zeros by sign, at twice the cost."""
     x, y = args
     found = builder.select(_compare(builder, "lt" if op == "minimum" else "gt", dtype, args), x, y)
     return builder.select(builder.fcmp_unordered("uno", x, x), x, found) if is_float(dtype) else found
@@ -115,7 +115,11 @@ def _shift(builder: Any, op: str, dtype: str, args: list[Any]) -> Any:
     signed_right = op == "shr" and _signed(dtype)
     shift = builder.shl if op == "shl" else builder.ashr if signed_right else builder.lshr
     if isinstance(by, ir.Constant):
-        return shift(x, by)
+        amount = by.constant[0] if isinstance(by.type, ir.VectorType) else by.constant
+        amount = getattr(amount, "constant", amount)
+        if 0 <= amount < bits:
+            return shift(x, by)
+        return builder.ashr(x, _constant(by.type, bits - 1)) if signed_right else _constant(x.type, 0)
     inside = builder.icmp_unsigned("<", by, _constant(by.type, bits))
     if signed_right:
         return shift(x, builder.select(inside, by, _constant(by.type, bits - 1)))

@@ -3,6 +3,7 @@
 There are always three spatial dimensions, of which the first ones may be single; strides are in bytes.
 """
 
+import bisect
 import functools
 import itertools
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from wengert.runtime.threads import get_num_threads
 from wengert.runtime.workers import launch
 
 __all__ = [
-    "SHARES", "Axis", "Images", "Triple", "axis", "empty_images", "five", "grain", "is_channels_last", "run",
+    "SHARES", "Axis", "Copies", "Images", "Triple", "axis", "empty_images", "five", "grain", "is_channels_last", "run",
     "strides_of", "three",
 ]  # fmt: skip
 
@@ -140,6 +141,34 @@ class Images:
             *after,
         )
         return out
+
+
+class Copies:
+    """How what a tile reads of a channel is copied together: windows overlap, and rows are far apart.
+
+    Attributes:
+        runs: where each run of vectors begins, where it goes, and how many vectors it has. nbytes: of all runs.
+    """
+
+    def __init__(self, images: Images, reads: tuple[Sizes, Sizes, Sizes], tile: int, vector: int) -> None:
+        distances = [images.distance(*u) for u in itertools.product(*reads)]
+        runs: list[list[int]] = []
+        for start in sorted(distances):
+            if runs and start <= runs[-1][1]:
+                runs[-1][1] = start + tile
+            else:
+                runs.append([start, start + tile])
+        counts = [-(-(stop - start) // vector) for start, stop in runs]
+        places = [0, *itertools.accumulate(count * vector for count in counts)]
+        self.nbytes = places[-1]
+        self.runs = np.array([(r[0], p, n) for r, p, n in zip(runs, places, counts, strict=False)], np.int64)
+        starts = [start for start, _ in runs]
+        within = [bisect.bisect_right(starts, d) - 1 for d in distances]
+        self.places = np.array([places[i] + d - starts[i] for i, d in zip(within, distances, strict=True)], np.int64)
+
+    def table(self, channels: int) -> NDArray[np.int64]:
+        """Return the distances of the products of a window in the copy."""
+        return (np.arange(channels)[:, None] * self.nbytes + self.places).reshape(-1)
 
 
 @functools.lru_cache(maxsize=64)

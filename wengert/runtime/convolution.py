@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wengert.codegen.arranging import emit_weights
-from wengert.codegen.convolution import BLOCK, emit_convolution, emit_weight_dots, emit_weight_gradient
+from wengert.codegen.convolution import emit_convolution, emit_weight_dots, emit_weight_gradient
 from wengert.codegen.microkernel import Tile, arithmetic, tile_of
 from wengert.codegen.panels import emit_panels
 from wengert.codegen.target import host
@@ -22,6 +22,7 @@ from wengert.kernels.precision import is_narrow
 from wengert.runtime.arranging import (
     SHARES,
     Axis,
+    Copies,
     Images,
     Triple,
     axis,
@@ -50,6 +51,10 @@ PLANS: Final = 512  # that are kept
 WEIGHTS: Final = (
     192 * 1024
 )  # bytes of panels that are read again for every block of windows: less than the second cache
+SPAN: Final = 512  # windows whose sums are collected before they are stored
+COLLECTED: Final = 64 * 1024  # bytes of these sums, of all channels
+COPIED: Final = 96 * 1024  # bytes that a tile reads, at most, to be copied together
+AGAIN: Final = 3  # panels of weights that must read what was copied
 COTANGENTS: Final = 24 * 1024  # bytes of cotangents that are read again for every k: less than the first cache
 PARTS: Final = 16  # blocks that a gradient of weights is cut into, whatever the number of threads
 PANELS: Final = 8  # of k in such a block, which share the cotangents in the first cache
@@ -109,26 +114,33 @@ class Sums:
         weights: Weights, results: Results, threads: int,
     ) -> None:  # fmt: skip
         (inputs, outputs), groups, products = channels, this.groups, len(weights.table)
-        self.tables, self.start, size = (images.table_of(inputs, reads), weights.table), results.start, images.size
-        tile = sums_tile(this.name, outputs)
+        self.start, size, tile = results.start, images.size, sums_tile(this.name, outputs)
         panels, self.panel = -(-outputs // tile.rows), (products + 1) * tile.rows * size
         self.panels, self.each = groups * panels, self.panel // size
         self.pack = kernels("weights", emit_weights, this.name, tile.rows)
         self.kernel = kernels("convolution", emit_convolution, this.name, tile)
-        self.packing = weights.group, weights.channel, outputs, panels, pointer(weights.table), products
         depth, height, width = results.counts
-        rows, columns = _block(results.counts, images.row // size, tile)
+        some = min(panels, max(1, WEIGHTS // self.panel))
+        most = max(2 * tile.columns, min(SPAN, COLLECTED // (some * tile.rows * size)) - tile.columns)
+        rows, columns = _block(results.counts, images.row // size, most, tile)
         row_blocks, column_blocks = -(-height // rows), -(-width // columns)
         blocks = this.shape[0] * groups * depth * row_blocks * column_blocks
-        some = min(panels, max(1, WEIGHTS // self.panel))
         while some > 1 and blocks * -(-panels // some) < SHARES * threads:
             some = -(-some // 2)
         self.count = blocks * -(-panels // some)
         self.grain = grain(self.count, rows * columns * some * tile.rows * max(1, products))
-        self.before = images.image, inputs * images.plane, images.slice, images.row, pointer(self.tables[0]), products
+        span = (rows - 1) * (images.row // size) + columns
+        line = -(-span // tile.columns) * tile.columns * size
+        copies = Copies(images, reads, tile.columns * size, tile.lanes * size)
+        together = some >= AGAIN and inputs * copies.nbytes <= COPIED
+        table = copies.table(inputs) if together else images.table_of(inputs, reads)
+        self.tables = table, weights.table, copies.runs
+        self.packing = weights.group, weights.channel, outputs, panels, pointer(weights.table), products
+        self.before = images.image, inputs * images.plane, images.slice, images.row, pointer(table), products
         self.after = (
             *results.strides, this.shape[0], groups, outputs, *results.counts, rows, columns, row_blocks, column_blocks,
-            panels, some,
+            panels, some, line, some * tile.rows * line, inputs, images.plane, len(copies.runs) * together,
+            pointer(copies.runs), copies.nbytes * together,
         )  # fmt: skip
 
     def __call__(self, x: Array, w: Array, bias: Array | None, out: Array) -> None:
@@ -143,13 +155,13 @@ class Sums:
         )  # fmt: skip
 
 
-def _block(shape: Triple, pitch: int, tile: Tile) -> tuple[int, int]:
-    """Return the rows and columns of windows that are taken at a time."""
+def _block(shape: Triple, pitch: int, most: int, tile: Tile) -> tuple[int, int]:
+    """Return the rows and columns of windows that are taken at a time, at most so many with what lies between rows."""
     _, height, width = shape
-    if width > BLOCK:
-        return 1, BLOCK // tile.columns * tile.columns
-    most = min(height, max(1, (BLOCK - width) // pitch + 1))
-    return -(-height // -(-height // most)), width
+    if width > most:
+        return 1, most // tile.columns * tile.columns
+    rows = min(height, max(1, (most - width) // pitch + 1))
+    return -(-height // -(-height // rows)), width
 
 
 class Problem(NamedTuple):

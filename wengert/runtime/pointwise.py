@@ -25,6 +25,7 @@ VARIANTS = 64  # kernels of one function for different constants, past which Num
 _NUMBERS = (float, int, bool)
 ndarray = np.ndarray
 
+Axes = tuple[int, ...] | None
 Traced = Sequence[tuple[Scalar, Any]]
 
 
@@ -54,14 +55,14 @@ class Expression:
             return None
         if outs is not None and not _writable(outs, self.dtypes, arrays, shape):
             return None
-        made = [empty(shape, d) for d in self.dtypes] if outs is None else outs
+        made = [_laid_out(shape, d, _axes(arrays, shape)) for d in self.dtypes] if outs is None else outs
         if not all(a.flags.aligned for a in (*arrays, *made)):
             return None
         where = space(shape, [*made, *arrays])
         kernel = self.kernels.get(where.pattern)
         if kernel is None:
             kernel = self.kernels[where.pattern] = Ahead(lambda: self._launcher(where))
-        return Plan(self, shape, where, kernel)
+        return Plan(self, shape, _axes(arrays, shape), where, kernel)
 
     def _launcher(self, where: Space) -> Launcher:
         def build() -> Any:
@@ -76,13 +77,16 @@ class Plan:
     """How an expression runs on arrays of given shapes and strides: all that does not depend on where they are.
 
     Args:
-        expression: the expression. shape: of the results. where: the iteration space. kernel: what is being made for it.
+        expression: the expression. shape: of the results. axes: how they lie. where: the iteration space. kernel: what is
+            being made for it.
     """
 
-    __slots__ = ("_count", "_expression", "_grain", "_kernel", "_places", "_shape", "_slots")
+    __slots__ = ("_axes", "_count", "_expression", "_grain", "_kernel", "_places", "_shape", "_slots")
 
-    def __init__(self, expression: Expression, shape: tuple[int, ...], where: Space, kernel: Ahead[Launcher]) -> None:
-        self._expression, self._shape, self._kernel = expression, shape, kernel
+    def __init__(
+        self, expression: Expression, shape: tuple[int, ...], axes: Axes, where: Space, kernel: Ahead[Launcher]
+    ) -> None:
+        self._expression, self._shape, self._axes, self._kernel = expression, shape, axes, kernel
         self._slots: list[int] = []
         self._places: list[int] = []
         for strides, pattern in zip(where.strides, where.pattern, strict=True):
@@ -100,7 +104,7 @@ class Plan:
             return NotImplemented
         expression = self._expression
         if outs is None:
-            outs = [empty(self._shape, d) for d in expression.dtypes]
+            outs = [_laid_out(self._shape, d, self._axes) for d in expression.dtypes]
         slots = self._slots.copy()
         places = iter(self._places)
         for out in outs:
@@ -111,6 +115,29 @@ class Plan:
             slots.append(number_bits(arguments[i], dtype))
         launch(slots, self._count, self._grain)
         return outs
+
+
+def _axes(arrays: Sequence[Any], shape: tuple[int, ...]) -> Axes:
+    """Return the dimensions of the result in the order in which they lie in memory, outermost first, as NumPy would have it.
+
+    None if that is their own order.
+    """
+    if all(a.flags.c_contiguous for a in arrays):
+        return None
+    flags = [["readonly"]] * len(arrays) + [["writeonly", "allocate"]]
+    dtypes = [*(a.dtype for a in arrays), np.dtype(np.uint8)]
+    with np.nditer([*arrays, None], ["refs_ok"], flags, dtypes, order="K") as iterator:
+        strides = iterator.operands[-1].strides
+    axes = tuple(sorted(range(len(shape)), key=lambda d: (-strides[d], d)))
+    return None if axes == tuple(range(len(shape))) else axes
+
+
+def _laid_out(shape: tuple[int, ...], dtype: Any, axes: Axes) -> Any:
+    """Return an array from the pool whose dimensions lie in an order."""
+    if axes is None:
+        return empty(shape, dtype)
+    inverse = sorted(range(len(axes)), key=axes.__getitem__)
+    return empty(tuple(shape[d] for d in axes), dtype).transpose(inverse)
 
 
 def _writable(outs: Sequence[Any], dtypes: Sequence[Any], arrays: Sequence[Any], shape: tuple[int, ...]) -> bool:

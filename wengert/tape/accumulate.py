@@ -38,7 +38,7 @@ def _own(holder: list[Any], like: Any) -> Any:
         array, fresh = g, _references(g) <= 3
     else:
         array = g._payload
-        fresh = _references(g) == 2 and _references(array) <= 3
+        fresh = _references(g) <= 3 and _references(array) <= 3
     fresh = fresh and array.base is None and array.flags.owndata
     if fresh and (array.flags.c_contiguous or not like.flags.c_contiguous):
         found = array
