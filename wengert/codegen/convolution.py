@@ -50,10 +50,9 @@ class ConvolutionSlot(IntEnum):
     panels of weights a group has, ``some`` how many a block takes. The sums of a block are collected, ``line`` bytes for a
     channel, ``collected`` for all, before they are stored.
 
-    The sum over the ``inputs`` channels, ``channel`` bytes apart and ``taps`` products each, is taken ``at_once`` of them
-    at a time. What a tile reads of these may first be copied together, if ``copies`` is not 0: of each channel so many runs
-    of vectors. ``runs`` is the address of these: per run where it begins, where it goes, and how many vectors it has.
-    ``copied`` is the bytes of a channel there. ``table`` are the distances of products, in the copy if there is one.
+    What a tile reads may first be copied together, if ``copies`` is not 0: of each of the ``inputs`` channels, ``channel``
+    bytes apart, so many runs of vectors. ``runs`` is the address of these: per run where it begins, where it goes, and how
+    many vectors it has. ``copied`` is the bytes of a channel there, and distances in ``table`` are then those in the copy.
     """
 
     x = 0
@@ -62,7 +61,7 @@ class ConvolutionSlot(IntEnum):
     slice = auto()
     row = auto()
     table = auto()
-    taps = auto()
+    products = auto()
     weights = auto()
     panel = auto()
     out = auto()
@@ -87,7 +86,6 @@ class ConvolutionSlot(IntEnum):
     collected = auto()
     inputs = auto()
     channel = auto()
-    at_once = auto()
     copies = auto()
     runs = auto()
     copied = auto()
@@ -114,7 +112,7 @@ class _Convolution:
             self.b.inttoptr(self.get[s], POINTER)
             for s in (ConvolutionSlot.x, ConvolutionSlot.weights, ConvolutionSlot.out)
         )
-        copied = times(self.b, self.get[ConvolutionSlot.at_once], self.get[ConvolutionSlot.copied])
+        copied = times(self.b, self.get[ConvolutionSlot.inputs], self.get[ConvolutionSlot.copied])
         self.sums, self.copy = (self._memory(size) for size in (self.get[ConvolutionSlot.collected], copied))
         self.tiles = [self._tile(vectors) for vectors in range(1, tile.vectors + 1)]
         self.store, self.gather = self._store(), self._gather()
@@ -175,42 +173,32 @@ class _Convolution:
         sums = at(b, self.sums, times(b, q, self.size))
         x = at(b, source, times(b, q, self.size))
 
-        def some(b: Any, channel: Any, _: Any) -> None:
-            count = minimum(b, get[s.at_once], minus(b, get[s.inputs], channel))
-            first, products = times(b, channel, get[s.taps]), times(b, count, get[s.taps])
+        def together(b: Any) -> list[Any]:
+            b.call(self.gather, [self.args, x, self.copy])
+            return [self.copy]
 
-            def together(b: Any) -> list[Any]:
-                b.call(self.gather, [self.args, at(b, x, times(b, channel, get[s.channel])), self.copy, count])
-                return [self.copy]
+        x = choose(b, b.icmp_signed("!=", get[s.copies], number(0)), together, lambda b: [x])[0]
 
-            source = choose(b, b.icmp_signed("!=", get[s.copies], number(0)), together, lambda b: [x])[0]
-
-            def panel(b: Any, p: Any, _: Any) -> None:
-                place = times(b, times(b, minus(b, p, panels[0]), self.tile.rows), get[s.line])
-                start = at(b, weights, times(b, p, get[s.panel]))
-                self._tiled(b, left, [self.args, source, start, at(b, sums, place), first, products])
-
-            loop(b, *panels, panel)
-
-        loop(b, 0, get[s.inputs], some, step=get[s.at_once])
-
-    def _tiled(self, b: Any, left: Any, given: list[Any]) -> None:
-        """Emit the call of the function for as many vectors as there are windows left."""
-        done = b.append_basic_block("tiled")
-        for vectors, call in enumerate(self.tiles[:-1], 1):
-            taken, other = b.append_basic_block(f"wide{vectors}"), b.append_basic_block("other")
-            b.cbranch(b.icmp_signed("<=", left, number(vectors * self.tile.lanes)), taken, other)
-            b.position_at_end(taken)
-            b.call(call, given)
+        def panel(b: Any, p: Any, _: Any) -> None:
+            place = times(b, times(b, minus(b, p, panels[0]), self.tile.rows), get[s.line])
+            given = [self.args, x, at(b, weights, times(b, p, get[s.panel])), at(b, sums, place)]
+            done = b.append_basic_block("tiled")
+            for vectors, call in enumerate(self.tiles[:-1], 1):
+                taken, other = b.append_basic_block(f"wide{vectors}"), b.append_basic_block("other")
+                b.cbranch(b.icmp_signed("<=", left, number(vectors * self.tile.lanes)), taken, other)
+                b.position_at_end(taken)
+                b.call(call, given)
+                b.branch(done)
+                b.position_at_end(other)
+            b.call(self.tiles[-1], given)
             b.branch(done)
-            b.position_at_end(other)
-        b.call(self.tiles[-1], given)
-        b.branch(done)
-        b.position_at_end(done)
+            b.position_at_end(done)
+
+        loop(b, *panels, panel)
 
     def _gather(self) -> Any:
         """Emit the copy of what a tile reads."""
-        b, (args, x, target, channels) = function(self.module, "gather", VOID, [*[POINTER] * 3, I64], internal=True)
+        b, (args, x, target) = function(self.module, "gather", VOID, [POINTER, POINTER, POINTER], internal=True)
         get, s = {p: slot(b, args, p) for p in ConvolutionSlot}, ConvolutionSlot
         runs, step = b.inttoptr(get[s.runs], POINTER), self.tile.lanes * self.size
 
@@ -229,20 +217,22 @@ class _Convolution:
 
             loop(b, 0, get[s.copies], run)
 
-        loop(b, 0, channels, channel)
+        loop(b, 0, get[s.inputs], channel)
         b.ret_void()
         return b.function
 
     def _tile(self, vectors: int) -> Any:
-        """Emit sums of ``tile.rows`` channels for some vectors of windows, which go on from those over the products before."""
+        """Emit the sums of ``tile.rows`` channels for some vectors of windows."""
         rows, lanes = self.tile.rows, self.tile.lanes
-        arguments = [*[POINTER] * 4, I64, I64]
-        b, (args, x, weights, sums, first, products) = function(
-            self.module, f"tile{vectors}", VOID, arguments, internal=True
+        b, (args, x, weights, sums) = function(self.module, f"tile{vectors}", VOID, [POINTER] * 4, internal=True)
+        table, products, row = (
+            slot(b, args, s, kind)
+            for s, kind in (
+                (ConvolutionSlot.table, POINTER),
+                (ConvolutionSlot.products, I64),
+                (ConvolutionSlot.line, I64),
+            )
         )
-        table, row = slot(b, args, ConvolutionSlot.table, POINTER), slot(b, args, ConvolutionSlot.line)
-        places = [at(b, sums, times(b, r, row), v * lanes * self.size) for r in range(rows) for v in range(vectors)]
-        lines = at(b, weights, times(b, plus(b, first, 1), rows * self.size))
         one = type_of(self.dtype)
 
         def spread(b: Any, line: Any, r: int) -> Any:
@@ -250,7 +240,7 @@ class _Convolution:
 
         def product(b: Any, k: Any, sums: list[Any]) -> list[Any]:
             start = at(b, x, read(b, at(b, table, times(b, k, 8)), I64))
-            line = at(b, lines, times(b, k, rows * self.size))
+            line = at(b, weights, times(b, plus(b, k, 1), rows * self.size))
             if rows >= vectors:  # keep the fewer in registers, and take the others one by one
                 windows = [read(b, at(b, start, v * lanes * self.size), self.vector) for v in range(vectors)]
                 pairs = (
@@ -272,14 +262,10 @@ class _Convolution:
                 sums[place] = intrinsic(b, "fmuladd", self.vector, [weight, window, sums[place]])
             return sums
 
-        start = choose(
-            b,
-            b.icmp_signed("==", first, number(0)),
-            lambda b: [value for r in range(rows) for value in [spread(b, weights, r)] * vectors],
-            lambda b: [read(b, place, self.vector) for place in places],
-        )
-        for place, value in zip(places, loop(b, 0, products, product, carry=start), strict=True):
-            write(b, value, place)
+        start = [value for r in range(rows) for value in [spread(b, weights, r)] * vectors]
+        for place, value in enumerate(loop(b, 0, products, product, carry=start)):
+            r, v = divmod(place, vectors)
+            write(b, value, at(b, sums, times(b, r, row), v * lanes * self.size))
         b.ret_void()
         return b.function
 

@@ -38,15 +38,11 @@ def _in_double(function: Callable[..., Any]) -> Callable[..., Any]:
     return compute
 
 
-def _extreme(function: Any, sign: float) -> Callable[[Any, Any], Any]:
-    """``minimum`` and ``maximum``: a NaN wins, and -0 is less than 0 (IEEE 754-2019, section 9.6)."""
+def _extreme(better: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """``minimum`` and ``maximum``: a NaN wins, and of two that are equal (zeros of either sign too) the second."""
 
     def compute(a: Any, b: Any) -> Any:
-        found = function(a, b)
-        if found.dtype.kind != "f":
-            return found
-        zeros = (a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b))
-        return np.where(zeros, found.dtype.type(sign * 0.0), found)
+        return np.where(better(a, b) | (a != a), a, b)[()]
 
     return compute
 
@@ -118,7 +114,7 @@ OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
     "quotient": np.floor_divide, "remainder": np.remainder,
     "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "fma": fma,
-    "minimum": _extreme(np.minimum, -1.0), "maximum": _extreme(np.maximum, 1.0),
+    "minimum": _extreme(np.less), "maximum": _extreme(np.greater),
     "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint, "copysign": np.copysign,
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.bitwise_not,
     "shl": np.left_shift, "shr": np.right_shift,

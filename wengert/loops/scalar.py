@@ -50,7 +50,7 @@ OPS: Final[dict[str, Row]] = {
     "add": Row(2, "same", "+"), "sub": Row(2, "same", "-"), "mul": Row(2, "same", "*"), "div": Row(2, "same", "/"),
     "quotient": Row(2, "same", "//"), "remainder": Row(2, "same", "%"),
     "neg": Row(1, "same", "-"), "abs": Row(1, "same"), "sqrt": Row(1, "same"), "fma": Row(3, "same"),
-    "minimum": Row(2, "same"), "maximum": Row(2, "same"),  # a NaN wins
+    "minimum": Row(2, "same"), "maximum": Row(2, "same"),  # a NaN wins; of equals the second
     "floor": Row(1, "same"), "ceil": Row(1, "same"), "trunc": Row(1, "same"), "rint": Row(1, "same"),
     "copysign": Row(2, "same"),
     # bits; ``shr`` is arithmetic for signed integers

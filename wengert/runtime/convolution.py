@@ -53,7 +53,7 @@ WEIGHTS: Final = (
 )  # bytes of panels that are read again for every block of windows: less than the second cache
 SPAN: Final = 512  # windows whose sums are collected before they are stored
 COLLECTED: Final = 64 * 1024  # bytes of these sums, of all channels
-COPIED: Final = 20 * 1024  # bytes that a tile reads and are copied together: most of the first cache
+COPIED: Final = 96 * 1024  # bytes that a tile reads, at most, to be copied together
 AGAIN: Final = 3  # panels of weights that must read what was copied
 COTANGENTS: Final = 24 * 1024  # bytes of cotangents that are read again for every k: less than the first cache
 PARTS: Final = 16  # blocks that a gradient of weights is cut into, whatever the number of threads
@@ -132,15 +132,14 @@ class Sums:
         span = (rows - 1) * (images.row // size) + columns
         line = -(-span // tile.columns) * tile.columns * size
         copies = Copies(images, reads, tile.columns * size, tile.lanes * size)
-        together = some >= AGAIN and copies.nbytes <= COPIED
-        at_once = min(inputs, COPIED // max(copies.nbytes, 1)) if together else inputs
-        table = copies.table(at_once) if together else images.table_of(inputs, reads)
+        together = some >= AGAIN and inputs * copies.nbytes <= COPIED
+        table = copies.table(inputs) if together else images.table_of(inputs, reads)
         self.tables = table, weights.table, copies.runs
         self.packing = weights.group, weights.channel, outputs, panels, pointer(weights.table), products
-        self.before = images.image, inputs * images.plane, images.slice, images.row, pointer(table), products // inputs
+        self.before = images.image, inputs * images.plane, images.slice, images.row, pointer(table), products
         self.after = (
             *results.strides, this.shape[0], groups, outputs, *results.counts, rows, columns, row_blocks, column_blocks,
-            panels, some, line, some * tile.rows * line, inputs, images.plane, at_once, len(copies.runs) * together,
+            panels, some, line, some * tile.rows * line, inputs, images.plane, len(copies.runs) * together,
             pointer(copies.runs), copies.nbytes * together,
         )  # fmt: skip
 
