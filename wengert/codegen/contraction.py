@@ -1,7 +1,8 @@
 """Matrix products as kernels: all tiles of ranges of blocks, with what is done to a sum before it is stored.
 
 One kernel serves every size, layout and number of batches of its dtypes and :class:`Epilogue`: operands are given by strides,
-whether they are read in place or were packed into panels (:mod:`wengert.codegen.panels`). Its range is that of the blocks
+whether they are read in place or were packed into panels (:mod:`wengert.codegen.panels`). B may also be packed here, panel by
+panel, just before it is used: a panel is then written to the first cache and read from there. The range is that of the blocks
 of the result, counted batch by batch, column block by column block, row block by row block. k may be cut: every part but the
 last leaves its sums in ``partial``, from where the next goes on, so that cutting changes no bit of the result.
 """
@@ -33,21 +34,24 @@ from wengert.codegen.build import (
     write_first,
 )  # fmt: skip
 from wengert.codegen.epilogue import Epilogue, Function
-from wengert.codegen.lanes import I64, POINTER, Value, element_type, type_of, vector_of
+from wengert.codegen.lanes import BYTE, I64, POINTER, Value, element_type, type_of, vector_of
 from wengert.codegen.microkernel import Arithmetic, Left, Right, Tile, multiply_add, row_pointers, zeros
+from wengert.codegen.panels import packing
 from wengert.loops.scalar import size_of
 
-__all__ = ["Batch", "Places", "Product", "Slot", "emit_product", "masked_reads"]
+__all__ = ["PANEL", "Batch", "Places", "Product", "Slot", "emit_product", "masked_reads"]
 
 LINE: Final = 64  # bytes of a cache line
 ROWS_AHEAD: Final = 8  # that a product of one row asks for, since B comes from memory and goes
 BEGINNING: Final = 4  # lines of the next panel of A: from there on the processor sees where it goes
-AHEAD: Final = 8  # lines of the next panel of B that a tile asks for
+PANEL: Final = 36 * 1024  # bytes of the panel of B that a thread has room for
 
 
 class Slot(IntEnum):
     """What the argument array of a product holds, in order; strides are in bytes, panels are those of a tile.
 
+    ``packed`` is how many elements along k of B are packed before use, 0 if it is read as it is: ``right_k`` is then the step
+    within a panel, ``right_panel`` that between panels before they are packed, ``across`` and ``along`` those of elements.
     ``first`` and ``last`` say whether this part of k is the first, the last. ``table`` is the address of the batches, one
     :class:`Batch` after the other. If there is one batch it may also be 0: the last slots are that batch; or 1: they say where
     its addresses are to be found.
@@ -58,6 +62,9 @@ class Slot(IntEnum):
     left_panel = auto()
     right_k = auto()
     right_panel = auto()
+    packed = auto()
+    across = auto()
+    along = auto()
     partial_row = auto()
     out_row = auto()
     addend_row = auto()
@@ -95,9 +102,9 @@ def masked_reads(vector_bytes: int) -> bool:
     return vector_bytes >= 32
 
 
-def emit_product(how: Arithmetic, tile: Tile, epilogue: Epilogue, name: str = "product") -> str:
-    """Return the LLVM IR of a kernel whose arguments are :class:`Slot`."""
-    return Product(how, tile, epilogue, name).text()
+def emit_product(dtype: str, how: Arithmetic, tile: Tile, epilogue: Epilogue, name: str = "product") -> str:
+    """Return the LLVM IR of a kernel whose arguments are :class:`Slot`; ``dtype`` is that of B before it is packed."""
+    return Product(dtype, how, tile, epilogue, name).text()
 
 
 class Places(NamedTuple):
@@ -116,8 +123,8 @@ class Places(NamedTuple):
 class Product:
     """Emits the kernel and the functions it calls: the full tile, the tiles at the edges, what finishes a tile."""
 
-    def __init__(self, how: Arithmetic, tile: Tile, epilogue: Epilogue, name: str) -> None:
-        self.how, self.tile, self.epilogue = how, tile, epilogue
+    def __init__(self, dtype: str, how: Arithmetic, tile: Tile, epilogue: Epilogue, name: str) -> None:
+        self.dtype, self.how, self.tile, self.epilogue = dtype, how, tile, epilogue
         self.total = vector_of(type_of(how.total), tile.lanes)
         self.size, self.out_size = size_of(how.total), size_of(epilogue.dtype)
         self.b, self.args, self.begin, self.end = kernel(name)
@@ -130,6 +137,10 @@ class Product:
         """Emit the functions for tiles; of tiles of one row, which are many, only what is needed."""
         vectors = self.tile.vectors
         self.edge = self._edge()
+        if self.tile.rows > 1:
+            self.panel = self.b.alloca(ir.ArrayType(BYTE, PANEL))
+            self.panel.align = LINE
+            self.pack = packing(self.module, self.dtype, self.how, self.tile.columns, self.tile.lanes)
         widths = range(1, vectors + 1) if self.tile.rows > 1 else [vectors]
         self.full = {v: self._full(self.tile._replace(vectors=v)) for v in widths}
 
@@ -174,25 +185,38 @@ class Product:
         near, far = span(column, Slot.column_panels, tile.columns, columns)
 
         def across(b: Any, j: Any, _: Any) -> None:
+            right = self._right(b, addresses[Batch.right], j, columns)
+
             def down(b: Any, i: Any, _: Any) -> None:
-                places = self._places(b, addresses, i, j, rows, columns)
-                share = times(b, b.udiv(minus(b, i, top), number(tile.rows)), AHEAD * LINE)
-                self._tile(b, places, at(b, places.right, slot(b, args, Slot.right_panel), share))
+                self._tile(b, self._places(b, addresses, right, i, j, rows, columns))
 
             loop(b, top, bottom, down, step=tile.rows)
 
         loop(b, near, far, across, step=tile.columns)
 
-    def _places(self, b: Any, addresses: list[Any], i: Any, j: Any, rows: Any, columns: Any) -> Places:
-        left, right, partial, out, addend, bias = addresses
+    def _right(self, b: Any, matrix: Any, j: Any, columns: Any) -> Any:
+        """Return the address of a panel of B, packed if it is to be."""
+        index = b.udiv(j, number(self.tile.columns))
+        source = at(b, matrix, times(b, index, slot(b, self.args, Slot.right_panel)))
+        if self.tile.rows == 1:  # every panel is used once
+            return source
+        along, across, count = (slot(b, self.args, s) for s in (Slot.along, Slot.across, Slot.packed))
+
+        def packed(b: Any) -> list[Any]:
+            b.call(self.pack, [source, self.panel, across, along, minus(b, columns, j), count])
+            return [self.panel]
+
+        return choose(b, b.icmp_signed("!=", count, number(0)), packed, lambda b: [source])[0]
+
+    def _places(self, b: Any, addresses: list[Any], right: Any, i: Any, j: Any, rows: Any, columns: Any) -> Places:
+        left, _, partial, out, addend, bias = addresses
 
         def moved(pointer: Any, row_stride: Slot, size: int) -> Any:
             return at(b, pointer, times(b, i, slot(b, self.args, row_stride)), times(b, j, size))
 
-        panel_row, panel_column = b.udiv(i, number(self.tile.rows)), b.udiv(j, number(self.tile.columns))
         return Places(
-            at(b, left, times(b, panel_row, slot(b, self.args, Slot.left_panel))),
-            at(b, right, times(b, panel_column, slot(b, self.args, Slot.right_panel))),
+            at(b, left, times(b, b.udiv(i, number(self.tile.rows)), slot(b, self.args, Slot.left_panel))),
+            right,
             moved(partial, Slot.partial_row, self.size),
             moved(out, Slot.out_row, self.out_size),
             moved(addend, Slot.addend_row, self.out_size) if self.epilogue.addend else addend,
@@ -201,7 +225,7 @@ class Product:
             minus(b, columns, j),
         )
 
-    def _tile(self, b: Any, places: Places, ahead: Any) -> None:
+    def _tile(self, b: Any, places: Places) -> None:
         """Emit the call of the function for a tile: the full one of its width, or that of the edges."""
         columns = minimum(b, places.columns, self.tile.columns)
         tall = b.icmp_signed(">=", places.rows, number(self.tile.rows))
@@ -210,7 +234,7 @@ class Product:
             taken, other = b.append_basic_block(f"wide{width}"), b.append_basic_block("other")
             b.cbranch(b.and_(tall, b.icmp_signed("==", columns, number(width * self.tile.lanes))), taken, other)
             b.position_at_end(taken)
-            b.call(full, [self.args, *places[:6], self.scratch, ahead])
+            b.call(full, [self.args, *places[:6], self.scratch])
             b.branch(done)
             b.position_at_end(other)
         b.call(self.edge, [self.args, *places, self.scratch])
@@ -221,15 +245,15 @@ class Product:
 
     def _full(self, tile: Tile) -> Any:
         """Emit a tile that has all its rows, and whole vectors; its sums go from registers to the result."""
-        x = Function(self.module, f"full{tile.vectors}", [POINTER] * 9)
+        x = Function(self.module, f"full{tile.vectors}", [POINTER] * 8)
         b = x.builder
-        args, left, right, partial, out, addend, bias, scratch, ahead = x.arguments
+        args, left, right, partial, out, addend, bias, scratch = x.arguments
         places = Places(left, right, partial, out, addend, bias, number(tile.rows), number(tile.columns))
         vectors = [(r, v) for r in range(tile.rows) for v in range(tile.vectors)]
         row = slot(b, args, Slot.partial_row)
         lines = [at(b, places.partial, times(b, r, row)) for r in range(tile.rows)]
         held = [at(b, lines[r], v * tile.lanes * self.size) for r, v in vectors]
-        self._prefetch(b, at(b, left, slot(b, args, Slot.left_panel)), lines, row, ahead, tile)
+        self._prefetch(b, at(b, left, slot(b, args, Slot.left_panel)), lines, row, tile)
         start = choose(
             b,
             self._flag(b, args, Slot.first),
@@ -278,10 +302,8 @@ class Product:
         offsets = [v * tile.lanes * self.size for v in range(tile.vectors)]
         return [Value(read(b, at(b, places.bias, offset), self.total), True) for offset in offsets]
 
-    def _prefetch(self, b: Any, left: Any, lines: list[Any], row: Any, ahead: Any, tile: Tile) -> None:
-        """Emit hints of what will be needed: A and the sums of the tile below, and a share of the next panel of B."""
-        for line in range(AHEAD):
-            prefetch(b, at(b, ahead, line * LINE), cache=2)
+    def _prefetch(self, b: Any, left: Any, lines: list[Any], row: Any, tile: Tile) -> None:
+        """Emit hints of what will be needed: A and the sums of the tile below."""
         for line in range(BEGINNING):
             prefetch(b, at(b, left, line * LINE))
         for address in lines:

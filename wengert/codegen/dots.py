@@ -42,7 +42,7 @@ def emit_dots(how: Arithmetic, lanes: int, epilogue: Epilogue, name: str = "prod
 
     The row, and the columns of B, must be contiguous along k; ``how`` must read elements as they are.
     """
-    return _Dots(how, Tile(1, 1, lanes), epilogue, name).text()
+    return _Dots(how.operand, how, Tile(1, 1, lanes), epilogue, name).text()
 
 
 class _Dots(Product):
@@ -51,7 +51,7 @@ class _Dots(Product):
     def _tiles(self) -> None:
         self.dots = self._dots()
 
-    def _tile(self, b: Any, places: Places, ahead: Any) -> None:
+    def _tile(self, b: Any, places: Places) -> None:
         b.call(self.dots, [self.args, *places, self.scratch])
 
     def _dots(self) -> Any:

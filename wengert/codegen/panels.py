@@ -1,8 +1,9 @@
 """Packing: a matrix laid out anew in panels, so that the microkernel reads it from one end to the other.
 
-A panel holds ``width`` rows of A (or columns of B): for each k in turn the ``width`` elements, one after the other, zeros where
-the matrix has ended. Elements become what the microkernel reads: bfloat16 a float32, int8 an int16 beside its neighbour
-along k (:class:`wengert.codegen.microkernel.Arithmetic`). The range of the kernel is that of the panels, batch by batch.
+A panel holds ``width`` rows of A (or columns of B): for each k in turn the ``width`` elements, one after the other. Those
+beyond the end of the matrix are of no meaning; a pair that k fills by half ends with a zero. Elements become what the
+microkernel reads: bfloat16 a float32, int8 an int16 beside its neighbour along k
+(:class:`wengert.codegen.microkernel.Arithmetic`). The range of the kernel is that of the panels, batch by batch.
 """
 
 from enum import IntEnum, auto
@@ -11,10 +12,13 @@ from typing import Any, Final
 from llvmlite import ir
 
 from wengert.codegen.build import (
+    VOID,
     at,
     below,
     choose,
     divide_up,
+    finish,
+    function,
     kernel,
     loop,
     minimum,
@@ -27,14 +31,14 @@ from wengert.codegen.build import (
     times,
     write,
 )
-from wengert.codegen.lanes import I32, POINTER, element_type, vector_of
-from wengert.codegen.microkernel import Arithmetic, widen
+from wengert.codegen.lanes import I32, I64, POINTER, element_type, vector_of
+from wengert.codegen.microkernel import Arithmetic, row_pointers, widen
 from wengert.loops.scalar import size_of
 
 LINE: Final = 64  # bytes of a cache line
-STEPS_AHEAD: Final = 8  # rows of B that are asked for before they are copied
+STEPS_AHEAD: Final = 16  # rows of B that the second cache is asked for: in the first, those a page apart collide
 
-__all__ = ["PanelSlot", "emit_panels", "transpose"]
+__all__ = ["PanelSlot", "emit_panels", "packing", "transpose"]
 
 
 class PanelSlot(IntEnum):
@@ -57,74 +61,106 @@ class PanelSlot(IntEnum):
 
 def emit_panels(dtype: str, how: Arithmetic, width: int, lanes: int, name: str = "panels") -> str:
     """Return the LLVM IR of a kernel whose arguments are :class:`PanelSlot`."""
-    return _Panels(dtype, how, width, lanes, name).text()
+    b, args, begin, end = kernel(name)
+    pack = packing(b.module, dtype, how, width, lanes)
+    across, along, bytes_of_panel, count, k, panels, table = (slot(b, args, s) for s in list(PanelSlot)[:7])
+
+    def panel(b: Any, index: Any, _: Any) -> None:
+        batch, place = b.udiv(index, panels), b.urem(index, panels)
+        entry = at(b, b.inttoptr(table, POINTER), times(b, batch, 16))
+        entry = b.select(b.icmp_signed("==", table, number(0)), at(b, args, 8 * PanelSlot.batch), entry)
+        first = times(b, place, width)
+        source = at(b, slot(b, entry, 0, POINTER), times(b, first, across))
+        target = at(b, slot(b, entry, 1, POINTER), times(b, place, bytes_of_panel))
+        b.call(pack, [source, target, across, along, minus(b, count, first), k])
+
+    loop(b, begin, end, panel)
+    return finish(b)
 
 
-class _Panels:
+def packing(module: Any, dtype: str, how: Arithmetic, width: int, lanes: int) -> Any:
+    """Emit the function that packs one panel: ``pack(source, target, across, along, count, k)``.
+
+    ``count`` is how many rows of A (columns of B) there are from the first of the panel on. ``k`` counts elements.
+    """
+    return _Packing(module, dtype, how, width, lanes).function
+
+
+class _Packing:
     """Emits the three ways through a panel: neighbours across are neighbours in memory, neighbours along are, neither."""
 
-    def __init__(self, dtype: str, how: Arithmetic, width: int, lanes: int, name: str) -> None:
+    def __init__(self, module: Any, dtype: str, how: Arithmetic, width: int, lanes: int) -> None:
         self.dtype, self.how, self.width, self.lanes = dtype, how, width, lanes
         self.size = size_of(dtype)
         self.unit = I32 if how.group == 2 else element_type(how.operand)
-        self.b, self.args, self.begin, self.end = kernel(name)
-        self.across, self.along = slot(self.b, self.args, PanelSlot.across), slot(self.b, self.args, PanelSlot.along)
-
-    def text(self) -> str:
-        """Emit the loop over panels."""
-        b, args = self.b, self.args
-        panels, k, count = (slot(b, args, s) for s in (PanelSlot.panels, PanelSlot.k, PanelSlot.count))
-        steps, table = divide_up(b, k, self.how.group), slot(b, args, PanelSlot.table)
-
-        def panel(b: Any, index: Any, _: Any) -> None:
-            batch, place = b.udiv(index, panels), b.urem(index, panels)
-            entry = at(b, b.inttoptr(table, POINTER), times(b, batch, 16))
-            entry = b.select(b.icmp_signed("==", table, number(0)), at(b, args, 8 * PanelSlot.batch), entry)
-            first = times(b, place, self.width)
-            source = at(b, slot(b, entry, 0, POINTER), times(b, first, self.across))
-            target = at(b, slot(b, entry, 1, POINTER), times(b, place, slot(b, args, PanelSlot.panel)))
-            self._panel(b, source, target, minimum(b, minus(b, count, first), self.width), k, steps)
-
-        loop(b, self.begin, self.end, panel)
+        arguments = [POINTER, POINTER, *[I64] * 4]
+        b, (source, target, across, along, count, k) = function(module, "pack", VOID, arguments, internal=True)
+        self.source, self.target, self.across, self.along, self.k = source, target, across, along, k
+        self.filled = minimum(b, count, width)
+        self._panel(b)
         b.ret_void()
-        return str(b.module)
+        self.function = b.function
 
-    def _panel(self, b: Any, source: Any, target: Any, filled: Any, k: Any, steps: Any) -> None:
-        """Emit one panel: by vectors as far as they go, the rest element by element."""
-        whole = b.icmp_signed("==", filled, number(self.width))
-        beside = b.and_(whole, b.icmp_signed("==", self.across, number(self.size)))
-        behind = b.and_(whole, b.icmp_signed("==", self.along, number(self.size)))
-        full = b.udiv(k, number(self.how.group))  # steps whose elements are all there
+    def _panel(self, b: Any) -> None:
+        """Emit the ways: by vectors as far as they go, the rest element by element."""
+        full = b.udiv(self.k, number(self.how.group))  # steps whose elements are all there
+        beside = b.icmp_signed("==", self.across, number(self.size))
+        behind = b.icmp_signed("==", self.along, number(self.size))
 
         def by_rows(b: Any) -> list[Any]:
-            loop(b, 0, full, lambda b, i, _: self._row(b, source, target, i))
+            whole = b.icmp_signed("==", self.filled, number(self.width))
+            with b.if_else(whole) as (all_there, some):
+                with all_there:
+                    loop(b, 0, full, self._row)
+                with some:
+                    loop(b, 0, full, self._short_row)
             return [full]
 
         def by_blocks(b: Any) -> list[Any]:
+            rows = row_pointers(b, self.source, self.across, self.width, minus(b, self.filled, 1))
             blocks = b.sub(full, b.urem(full, number(self.lanes)))
-            loop(b, 0, blocks, lambda b, i, _: self._blocks(b, source, target, i), step=self.lanes)
+            loop(b, 0, blocks, lambda b, i, _: self._blocks(b, rows, i), step=self.lanes)
             return [blocks]
 
         def otherwise(b: Any) -> list[Any]:
             return choose(b, behind, by_blocks, lambda b: [number(0)])
 
         done = choose(b, beside, by_rows, otherwise)[0]
-        loop(b, done, steps, lambda b, i, _: self._elements(b, source, target, filled, k, i))
+        loop(b, done, divide_up(b, self.k, self.how.group), self._elements)
+
+    def _place(self, b: Any, i: Any) -> Any:
+        """Return where in the panel a step along begins."""
+        return at(b, self.target, times(b, i, self.width * self.how.size))
 
     # ---- neighbours across are neighbours in memory
 
-    def _row(self, b: Any, source: Any, target: Any, i: Any) -> None:
-        line = at(b, source, times(b, times(b, i, self.how.group), self.along))
-        out = at(b, target, times(b, i, self.width * self.how.size))
+    def _row(self, b: Any, i: Any, _: Any) -> None:
+        """Emit one step along."""
+        line, out = at(b, self.source, times(b, times(b, i, self.how.group), self.along)), self._place(b, i)
         for offset in range(0, self.width * self.size, LINE):
             prefetch(b, at(b, line, times(b, self.along, STEPS_AHEAD), offset))
         lanes = min(self.lanes, self.width)
-        kind = vector_of(element_type(self.dtype), lanes)
         for start in range(0, self.width, lanes):
-            values = [
-                read(b, at(b, line, times(b, g, self.along), start * self.size), kind) for g in range(self.how.group)
-            ]
-            write(b, self._unit(b, values, lanes), at(b, out, start * self.how.size))
+            write(b, self._vector(b, line, start, lanes), at(b, out, start * self.how.size))
+
+    def _short_row(self, b: Any, i: Any, _: Any) -> None:
+        """Emit one step along of a panel that is narrower: vectors as far as there are whole ones, then elements."""
+        lanes = min(self.lanes, self.width)
+        line, out = at(b, self.source, times(b, times(b, i, self.how.group), self.along)), self._place(b, i)
+
+        def vector(b: Any, j: Any, _: Any) -> None:
+            write(b, self._vector(b, line, j, lanes), at(b, out, times(b, j, self.how.size)))
+
+        vectors = b.sub(self.filled, b.urem(self.filled, number(lanes)))
+        loop(b, 0, vectors, vector, step=lanes)
+        loop(b, vectors, self.filled, lambda b, j, _: self._element(b, out, i, j))
+
+    def _vector(self, b: Any, line: Any, start: Any, lanes: int) -> Any:
+        """Return neighbours across, as the microkernel reads them."""
+        kind = vector_of(element_type(self.dtype), lanes)
+        place = times(b, start, self.size)
+        values = [read(b, at(b, line, times(b, g, self.along), place), kind) for g in range(self.how.group)]
+        return self._unit(b, values, lanes)
 
     def _unit(self, b: Any, values: list[Any], lanes: int) -> Any:
         """Return elements, or pairs of them, as the microkernel reads them."""
@@ -141,26 +177,25 @@ class _Panels:
 
     # ---- neighbours along are neighbours in memory
 
-    def _blocks(self, b: Any, source: Any, target: Any, i: Any) -> None:
-        """Emit a turn that takes ``lanes`` steps along, of all the panel, and transposes them group by group."""
+    def _blocks(self, b: Any, rows: list[Any], i: Any) -> None:
+        """Emit a turn that takes ``lanes`` steps along, of all the panel, and transposes them group by group.
+
+        Of the next panel the same is asked for: rows are too short for the processor to see that they are walked.
+        """
         group = min(self.lanes, self.width)
-        out = at(b, target, times(b, i, self.width * self.how.size))
+        out, offset = self._place(b, i), times(b, i, self.how.group * self.size)
+        next_panel = times(b, self.width, self.across)
         for start in range(0, self.width, group):
-            for j in range(
-                group
-            ):  # of the next panel: rows are too short for the processor to see that they are walked
-                place = at(
-                    b, source, times(b, self.width + start + j, self.across), times(b, i, self.how.group * self.size)
-                )
-                prefetch(b, place)
-            rows = [self._run(b, at(b, source, times(b, start + j, self.across)), i) for j in range(group)]
-            for place, value in enumerate(transpose(b, rows)):
+            some = rows[start : start + group]
+            for row in some:
+                prefetch(b, at(b, row, next_panel, offset))
+            values = [self._run(b, at(b, row, offset)) for row in some]
+            for place, value in enumerate(transpose(b, values)):
                 step, within = divmod(place * self.lanes, group)
                 write(b, value, at(b, out, (step * self.width + start + within) * self.how.size))
 
-    def _run(self, b: Any, line: Any, i: Any) -> Any:
+    def _run(self, b: Any, place: Any) -> Any:
         """Return ``lanes`` steps along one row as the microkernel reads them."""
-        place = at(b, line, times(b, i, self.how.group * self.size))
         values = read(b, place, vector_of(element_type(self.dtype), self.lanes * self.how.group))
         if self.how.group == 1:
             return widen(b, values, self.dtype, self.how.operand)
@@ -168,22 +203,23 @@ class _Panels:
 
     # ---- element by element
 
-    def _elements(self, b: Any, source: Any, target: Any, filled: Any, k: Any, i: Any) -> None:
-        """Emit one step along of a panel that may be narrower, or lack the last element of its pairs."""
-        out = at(b, target, times(b, i, self.width * self.how.size))
+    def _elements(self, b: Any, i: Any, _: Any) -> None:
+        """Emit one step along, which may lack the last element of its pairs."""
+        out = self._place(b, i)
+        loop(b, 0, self.filled, lambda b, j, _: self._element(b, out, i, j))
+
+    def _element(self, b: Any, out: Any, i: Any, j: Any) -> None:
         kind, zero = element_type(self.dtype), ir.Constant(element_type(self.dtype), 0)
 
-        def element(b: Any, j: Any, g: int) -> Any:
+        def element(b: Any, g: int) -> Any:
             step = plus(b, times(b, i, self.how.group), g)
-            place = at(b, source, times(b, j, self.across), times(b, step, self.along))
-            there = b.and_(below(b, j, filled), below(b, step, k))
-            return choose(b, there, lambda b: [read(b, place, kind)], lambda b: [zero])[0]
+            place = at(b, self.source, times(b, j, self.across), times(b, step, self.along))
+            if g == 0:
+                return read(b, place, kind)
+            return choose(b, below(b, step, self.k), lambda b: [read(b, place, kind)], lambda b: [zero])[0]
 
-        def turn(b: Any, j: Any, _: Any) -> None:
-            values = [element(b, j, g) for g in range(self.how.group)]
-            write(b, self._unit(b, values, 1), at(b, out, times(b, j, self.how.size)))
-
-        loop(b, 0, self.width, turn)
+        values = [element(b, g) for g in range(self.how.group)]
+        write(b, self._unit(b, values, 1), at(b, out, times(b, j, self.how.size)))
 
 
 def transpose(b: Any, rows: list[Any]) -> list[Any]:

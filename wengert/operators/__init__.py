@@ -119,6 +119,7 @@ __all__ = [
     "fft",
     "fill",
     "from_data",
+    "fused_attention",
     "gather",
     "grids",
     "histogram",

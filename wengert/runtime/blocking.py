@@ -10,9 +10,11 @@ from wengert.codegen.microkernel import Tile
 
 __all__ = ["Blocks", "Problem", "cut", "fitting", "parts"]
 
-FIRST_CACHE: Final = 32 * 1024  # bytes of a panel of B
-SECOND_CACHE: Final = 384 * 1024  # bytes of a block of A, of at least 512 KiB
-WORKSPACE: Final = 16 * 1024 * 1024  # bytes of packed B that are kept at once
+FIRST_CACHE: Final = 24 * 1024  # bytes of a panel of B
+IN_PLACE: Final = 16 * 1024  # bytes of B that is not worth packing
+REUSED: Final = 2  # tiles that read a panel of B, above which it is
+LEFT: Final = 3 * 512 * 1024  # bytes of a block of A
+WORKSPACE: Final = 16 * 1024 * 1024  # bytes of packed A that are kept at once
 WIDE: Final = 1024  # columns of a block
 TASK: Final = 500_000  # products that make it worth while to wake a thread
 SHARES: Final = 4  # blocks per thread, so that one who is late does not keep the others waiting
@@ -53,15 +55,12 @@ def _rounded(size: int, step: int) -> int:
     return parts(size, step) * step
 
 
-def _depth(problem: Problem, tile: Tile, unit: int) -> int:
-    """Return how much of k is taken at a time: about what the first cache holds, in equal parts."""
+def _depth(k: int, tile: Tile, unit: int) -> int:
+    """Return how much of k is taken at a time of packed B: about what the first cache holds, in equal parts."""
     most = max(64, FIRST_CACHE // (tile.columns * unit))
-    few = (
-        problem.rows <= 4 * tile.rows and problem.k <= 8 * most
-    )  # a panel is read so few times that it may come from afar
-    if few or problem.rows <= tile.rows or problem.k <= most + most // 2:
-        return max(problem.k, 1)
-    return _rounded(parts(problem.k, parts(problem.k, most)), 8)
+    if k <= most + most // 2:
+        return k
+    return _rounded(parts(k, parts(k, most)), 8)
 
 
 def cut(problem: Problem, tile: Tile, unit: int, threads: int, *, masks: bool, dots: bool) -> Blocks:
@@ -71,16 +70,16 @@ def cut(problem: Problem, tile: Tile, unit: int, threads: int, *, masks: bool, d
         unit: bytes of what a lane reads of a packed operand. masks: whether B may be read in place where its last panel
             is not full. dots: whether the kernel is that of dot products, which takes everything as it is.
     """
-    depth = max(problem.k, 1) if dots else _depth(problem, tile, unit)
     ragged = problem.columns % tile.columns != 0 and not masks
     strided = problem.right[1] != problem.unit and problem.columns > 1
-    reused = problem.rows >= 64 and problem.k * problem.columns * unit > FIRST_CACHE
+    reused = problem.rows > REUSED * tile.rows and problem.k * problem.columns * unit > IN_PLACE
     pack_right = not dots and (problem.convert or ragged or strided or reused)
+    depth = max(_depth(problem.k, tile, unit) if pack_right else problem.k, 1)
     tall = problem.left[1] != problem.unit and problem.k > 1
     pack_left = problem.convert or (
         problem.columns >= 4 * tile.columns and (tall or problem.rows * problem.k > 256 * 256)
     )
-    rows = _rounded(min(problem.rows, max(tile.rows, SECOND_CACHE // (depth * unit))), tile.rows)
+    rows = _rounded(min(problem.rows, max(tile.rows, LEFT // (depth * unit))), tile.rows)
     columns = _rounded(min(problem.columns, WIDE), tile.columns)
     return Blocks(pack_left, pack_right, depth, *_shared(problem, tile, rows, columns, threads))
 

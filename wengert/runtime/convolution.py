@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from wengert.codegen.arranging import emit_weights
 from wengert.codegen.convolution import emit_convolution, emit_weight_dots, emit_weight_gradient
-from wengert.codegen.microkernel import Tile, arithmetic, tile_of
+from wengert.codegen.microkernel import Tile, arithmetic
 from wengert.codegen.panels import emit_panels
 from wengert.codegen.target import host
 from wengert.kernels.precision import is_narrow
@@ -36,6 +36,7 @@ from wengert.runtime.arranging import (
 )  # fmt: skip
 from wengert.runtime.calls import dtype_name, kernels, or_numpy
 from wengert.runtime.contraction import matmul
+from wengert.runtime.convolution_tiles import block, fitting, gradient_tile, sums_tile
 from wengert.runtime.eager import kernel
 from wengert.runtime.launch import pointer
 from wengert.runtime.pool import empty
@@ -62,25 +63,6 @@ FEW: Final = 4  # times the output channels of a group that fill no vector: thei
 DOTS: Final = range(
     8, 13
 )  # sums that such a tile may have: enough to keep the processor busy, not too many for its registers
-
-
-def _fitting(count: int, sizes: Sequence[int]) -> int:
-    """Return the size that leaves the least of ``count`` in a part that is not full; of equally good ones the largest."""
-    return min(sizes, key=lambda n: (-(-count // n) * n, -n))
-
-
-def sums_tile(dtype: str, channels: int) -> Tile:
-    """Return the tile for a number of output channels: as many rows as fit them, and vectors to fill the registers."""
-    most = tile_of(arithmetic(dtype, host()), host())
-    rows = _fitting(channels, range(1, most.rows + 1))
-    return Tile(rows, min(8, most.rows * most.vectors // rows), most.lanes)
-
-
-def gradient_tile(dtype: str, channels: int) -> Tile:
-    """Return the tile for a number of output channels, which are its columns."""
-    most = tile_of(arithmetic(dtype, host()), host())
-    vectors = _fitting(-(-channels // most.lanes), range(1, most.vectors + 1))
-    return Tile(most.rows * most.vectors // vectors, vectors, most.lanes)
 
 
 # ---- sums over windows
@@ -122,7 +104,7 @@ class Sums:
         depth, height, width = results.counts
         some = min(panels, max(1, WEIGHTS // self.panel))
         most = max(2 * tile.columns, min(SPAN, COLLECTED // (some * tile.rows * size)) - tile.columns)
-        rows, columns = _block(results.counts, images.row // size, most, tile)
+        rows, columns = block(results.counts, images.row // size, most, tile)
         row_blocks, column_blocks = -(-height // rows), -(-width // columns)
         blocks = this.shape[0] * groups * depth * row_blocks * column_blocks
         while some > 1 and blocks * -(-panels // some) < SHARES * threads:
@@ -153,22 +135,6 @@ class Sums:
             self.kernel, "convolution", self.count, self.grain,
             pointer(x), *self.before, pointer(packed), self.panel, pointer(out) + self.start, *self.after,
         )  # fmt: skip
-
-
-def _block(shape: Triple, pitch: int, most: int, tile: Tile) -> tuple[int, int]:
-    """Return the rows and columns of windows that are taken at a time, at most so many with what lies between rows."""
-    _, height, width = shape
-    if width > most:
-        return 1, most // tile.columns * tile.columns
-    rows = range(1, min(height, max(1, (most - width) // pitch + 1)) + 1)
-
-    def cost(n: int) -> float:
-        """Return the vectors that are computed for a row; fewer than eight sums at once take as long as eight."""
-        whole, rest = divmod(-(-((n - 1) * pitch + width) // tile.lanes), tile.vectors)
-        return (whole * tile.vectors + (max(rest, 8 / tile.rows) if rest else 0)) / n
-
-    blocks = {-(-height // n): -(-height // -(-height // n)) for n in rows}
-    return min(blocks.values(), key=lambda n: (cost(n) * (1 + 1 / (16 * n)), -n)), width
 
 
 class Problem(NamedTuple):
@@ -367,7 +333,7 @@ class WeightGradient:
         self.cotangents: Cotangents | Apart
         tile = gradient_tile(this.name, part)
         if part * FEW <= tile.lanes:
-            tile, columns = Tile(_fitting(products, DOTS), 1, tile.lanes), 1
+            tile, columns = Tile(fitting(products, DOTS), 1, tile.lanes), 1
             self.cotangents = Apart(this, windows, part)
             self.kernel = kernels("gradient", emit_weight_dots, how, tile)
         else:

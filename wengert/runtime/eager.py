@@ -15,16 +15,10 @@ from wengert.runtime.workers import start_workers
 
 __all__ = ["install", "kernel"]
 
+# The modules that declare kernels of operators.
 KERNELS = (
-    "attention",
-    "normalized",
-    "products",
-    "reduction",
-    "rows",
-    "scanning",
-    "scattering",
-    "sorting",
-)  # declare kernels
+    "attention", "convolution", "normalized", "pooling", "products", "reduction", "rows", "scanning", "scattering", "sorting",
+)  # fmt: skip
 Kernel = Callable[..., Any]
 _kernels: dict[str, Kernel] = {}
 _operators: dict[Op, Kernel | None] = {}

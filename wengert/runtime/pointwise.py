@@ -124,7 +124,7 @@ def _axes(arrays: Sequence[Any], shape: tuple[int, ...]) -> Axes:
     """
     if all(a.flags.c_contiguous for a in arrays):
         return None
-    flags = [["readonly"]] * len(arrays) + [["writeonly", "allocate"]]
+    flags: Any = [["readonly"]] * len(arrays) + [["writeonly", "allocate"]]
     dtypes = [*(a.dtype for a in arrays), np.dtype(np.uint8)]
     with np.nditer([*arrays, None], ["refs_ok"], flags, dtypes, order="K") as iterator:
         strides = iterator.operands[-1].strides

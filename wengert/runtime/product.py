@@ -55,7 +55,7 @@ class Kernels:
         self.tile = {"tiles": tile_of, "rows": row_tile, "dots": dot_tile}[kind](self.how, target)
         self.convert = converts(dtype)
         self.masks = kind == "rows" or masked_reads(target.vector_bytes)
-        key = f"{kind} {self.how} {self.tile} {epilogue}"
+        key = f"{kind} {dtype} {self.how} {self.tile} {epilogue}"
         self._library = library(key, ["product"], self._build)
         self.product = self._library.addresses["product"]
         self.direct = self._library.function(
@@ -65,7 +65,7 @@ class Kernels:
     def _build(self) -> str:
         if self.kind == "dots":
             return emit_dots(self.how, self.tile.lanes, self.epilogue)
-        return emit_product(self.how, self.tile, self.epilogue)
+        return emit_product(self.dtype, self.how, self.tile, self.epilogue)
 
     def panels(self, width: int) -> int:
         """Return the address of the kernel that packs panels of a width."""
@@ -238,14 +238,16 @@ class _Builder:
         self.left, self.right, self.out, self.addend = (
             _offsets(x, batch) for x in (call.a, call.b, call.out, call.addend)
         )
-        packs = self.blocks.pack_left or self.blocks.pack_right
         row = self.blocks.k * self.unit
-        self.width = (
-            fitting(self.problem.columns, self.tile.columns, row) if self.blocks.pack_right else self.problem.columns
-        )
         self.height = fitting(self.problem.rows, self.tile.rows, row) if self.blocks.pack_left else self.problem.rows
-        each = row * max(self.width * self.blocks.pack_right, self.height * self.blocks.pack_left)
-        self.batches = max(1, WORKSPACE // each) if packs else self.problem.batches
+        total = size_of(kernels.how.total)
+        self.partial = self.problem.k > self.blocks.k and (
+            kernels.epilogue.dtype != kernels.how.total or call.addend is not None
+        )
+        each = (
+            self.problem.rows * self.problem.columns * total * self.partial + self.height * row * self.blocks.pack_left
+        )
+        self.batches = max(1, WORKSPACE // each) if each else self.problem.batches
         self.workspace = 64
 
     def _reserve(self, count: int, size: int, start: int) -> NDArray[np.int64]:
@@ -258,31 +260,26 @@ class _Builder:
         """Yield the steps, in the order in which they must run."""
         problem = self.problem
         for start in range(0, problem.batches, self.batches):
-            some = slice(start, min(start + self.batches, problem.batches))
-            for column in range(0, problem.columns, self.width):
-                yield from self._columns(some, column, min(self.width, problem.columns - column))
+            yield from self._some(slice(start, min(start + self.batches, problem.batches)))
 
-    def _columns(self, some: slice, column: int, columns: int) -> Iterator[Step]:
-        """Yield the steps for some columns of some batches: all parts of k, one after the other."""
+    def _some(self, some: slice) -> Iterator[Step]:
+        """Yield the steps for some batches: all parts of k, one after the other."""
         problem, blocks, call = self.problem, self.blocks, self.call
-        partial, partial_row, base = self.out[some] + column * call.out.itemsize, call.out.strides[-2], Base.OUT
-        used = 0
-        if problem.k > blocks.k and (self.kernels.epilogue.dtype != self.kernels.how.total or call.addend is not None):
-            partial_row = columns * size_of(self.kernels.how.total)
+        partial, partial_row, base, used = self.out[some], call.out.strides[-2], Base.OUT, 0
+        if self.partial:  # the result holds no sums: it is of another dtype, or still the addend
+            partial_row = problem.columns * size_of(self.kernels.how.total)
             partial, base = self._reserve(some.stop - some.start, problem.rows * partial_row, 0), Base.WORK
             used = self.workspace
         for k in range(0, max(problem.k, 1), blocks.k):
             depth = min(blocks.k, problem.k - k)
-            right, packing = self._right(some, column, columns, k, depth, used)
-            yield from packing
-            after = self.workspace if packing else used
+            right = self._right(some, k, depth)
             for row in range(0, problem.rows, self.height):
                 rows = min(self.height, problem.rows - row)
-                left, packing = self._left(some, row, rows, k, depth, after)
+                left, packing = self._left(some, row, rows, k, depth, used)
                 yield from packing
                 sums = Operand(partial + row * partial_row, base, (partial_row,))
                 yield self._product(
-                    some, (row, column), (rows, columns, depth), (k == 0, k + depth >= problem.k), left, right, sums
+                    some, row, (rows, problem.columns, depth), (k == 0, k + depth >= problem.k), left, right, sums
                 )
 
     def _left(self, some: slice, row: int, rows: int, k: int, depth: int, start: int) -> tuple[Operand, list[Step]]:
@@ -294,16 +291,13 @@ class _Builder:
         step, targets, panel = self._packing(offsets, Base.A, self.tile.rows, rows, depth, down, along, start)
         return Operand(targets, Base.WORK, (self.unit, self.tile.rows * self.unit, panel)), [step]
 
-    def _right(
-        self, some: slice, column: int, columns: int, k: int, depth: int, start: int
-    ) -> tuple[Operand, list[Step]]:
-        """Return how columns of B are read, and the step that packs them if they are packed."""
+    def _right(self, some: slice, k: int, depth: int) -> Operand:
+        """Return how columns of B are read, or packed before they are."""
         along, across = self.problem.right
-        offsets = self.right[some] + (column * across + k * along)
-        if not self.blocks.pack_right:
-            return Operand(offsets, Base.B, (along, self.tile.columns * across)), []
-        step, targets, panel = self._packing(offsets, Base.B, self.tile.columns, columns, depth, across, along, start)
-        return Operand(targets, Base.WORK, (self.tile.columns * self.unit, panel)), [step]
+        offsets = self.right[some] + k * along
+        packed = depth if self.blocks.pack_right else 0
+        step = self.tile.columns * self.unit if packed else along
+        return Operand(offsets, Base.B, (step, self.tile.columns * across, packed, across, along))
 
     def _packing(
         self,
@@ -341,26 +335,25 @@ class _Builder:
         )
 
     def _product(
-        self, some: slice, corner: tuple[int, int], size: tuple[int, int, int], ends: tuple[bool, bool], left: Operand,
+        self, some: slice, row: int, size: tuple[int, int, int], ends: tuple[bool, bool], left: Operand,
         right: Operand, sums: Operand,
     ) -> Step:  # fmt: skip
-        """Return the step that multiplies a piece: its first row and column, its rows, columns and k."""
-        call, blocks, (row, column), (rows, columns, depth) = self.call, self.blocks, corner, size
+        """Return the step that multiplies a piece: its first row, its rows, columns and k."""
+        call, blocks, (rows, columns, depth) = self.call, self.blocks, size
         row_blocks, column_blocks = parts(rows, blocks.rows), parts(columns, blocks.columns)
         count = len(left.offsets) * row_blocks * column_blocks
         addend_row = 0 if call.addend is None else call.addend.strides[-2]
         head = struct.pack(
-            "<20q", self.kernels.product, count, 1,
+            "<23q", self.kernels.product, count, 1,
             *left.strides, *right.strides, *sums.strides, call.out.strides[-2], addend_row,
             rows, columns, parts(depth, self.kernels.how.group), row_blocks, column_blocks,
             blocks.rows // self.tile.rows, blocks.columns // self.tile.columns, *ends,
         )  # fmt: skip
-        across = column * call.out.itemsize
-        bias = 0 if call.bias is None else call.bias.itemsize * (column if call.bias.ndim == 1 else row)
+        bias = 0 if call.bias is None or call.bias.ndim == 1 else call.bias.itemsize * row
         offsets = np.stack(
             [
-                left.offsets, right.offsets, sums.offsets, self.out[some] + (row * call.out.strides[-2] + across),
-                self.addend[some] + (row * addend_row + (across if call.addend is not None else 0)), self.out[some] * 0 + bias,
+                left.offsets, right.offsets, sums.offsets, self.out[some] + row * call.out.strides[-2],
+                self.addend[some] + row * addend_row, self.out[some] * 0 + bias,
             ], axis=1,
         )  # fmt: skip
         return Step(
