@@ -39,7 +39,7 @@ def space(shape: tuple[int, ...], arrays: list[Any]) -> Space:
         for s, row in zip(steps, rows, strict=True):
             row.append(s[d])
     if not sizes:
-        sizes, rows = [1], [[0] for _ in arrays]
+        sizes, rows = [1], [[a.itemsize] for a in arrays]  # one element lies as many neighbours do
     sizes.reverse()
     strides = tuple(tuple(reversed(row)) for row in rows)
     last = len(sizes) - 1
