@@ -213,3 +213,16 @@ def test_results_lie_in_memory_as_numpys_do() -> None:
             assert got.stride() == tuple(s // 4 for s in want.strides)
             np.testing.assert_array_equal(got.numpy(), want)
         assert from_array(array).exp().stride() == tuple(s // 4 for s in array.strides)
+
+
+@pytest.mark.parametrize("dtype", [wg.float16, wg.bfloat16])
+def test_halves_forward_and_backward(dtype: Any) -> None:
+    def chain() -> list[Any]:
+        x = wg.from_numpy(numbers(60) / 10).to(dtype).requires_grad_()
+        y = wg.sigmoid(x) * x + F.gelu(x) - F.relu(x) * 0.3
+        (y * y).sum().backward()
+        assert y.dtype is x.grad.dtype is dtype
+        return [y.detach().float().numpy(), x.grad.float().numpy()]
+
+    for got, want in zip(*both(chain), strict=True):
+        np.testing.assert_allclose(got, want, rtol=0.05, atol=0.02)

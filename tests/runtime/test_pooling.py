@@ -131,7 +131,7 @@ def test_what_is_left_to_numpy() -> None:
 
 @pytest.mark.parametrize("dtype", CLOSE)
 def test_public_functions_and_their_gradients(dtype: str) -> None:
-    calls = [
+    calls: list[Any] = [
         lambda x: F.max_pool2d(x, 2), lambda x: F.max_pool2d(x, 3, 2, 1), lambda x: F.max_pool1d(x.flatten(2), 3, 2),
         lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), lambda x: F.avg_pool2d(x, 2, ceil_mode=True),
         lambda x: F.adaptive_avg_pool2d(x, 2), lambda x: F.max_pool3d(x, 2),

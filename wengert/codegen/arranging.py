@@ -7,7 +7,7 @@ neighbours, whatever the stride. Each element of a kernel is read at one distanc
 """
 
 from enum import IntEnum, auto
-from typing import Any
+from typing import Any, Final
 
 from llvmlite import ir
 
@@ -21,15 +21,24 @@ from wengert.codegen.build import (
     minus,
     number,
     plus,
+    prefetch,
     read,
     slot,
     times,
+    when,
     write,
-)
+    write_first,
+)  # fmt: skip
 from wengert.codegen.lanes import I32, I64, POINTER, element_type, vector_of
+from wengert.codegen.microkernel import row_pointers
+from wengert.codegen.panels import transpose
 from wengert.loops.scalar import size_of
 
-__all__ = ["ImageSlot", "PhaseSlot", "WeightSlot", "copy", "emit_images", "emit_weights"]
+__all__ = [
+    "ImageSlot", "PhaseSlot", "TotalSlot", "WeightSlot", "copy", "emit_images", "emit_totals", "emit_weights",
+]  # fmt: skip
+
+AHEAD: Final = 32  # products whose weights are asked for before they are copied
 
 
 class ImageSlot(IntEnum):
@@ -265,6 +274,8 @@ def emit_weights(dtype: str, rows: int, name: str = "weights") -> str:
             write(b, value, at(b, out, r * size))
 
         def product(b: Any, k: Any, _: Any) -> None:
+            later = minimum(b, plus(b, k, AHEAD), minus(b, get[WeightSlot.products], 1))
+            prefetch(b, at(b, pointers[0], read(b, at(b, table, times(b, later, 8)), I64)))
             offset = read(b, at(b, table, times(b, k, 8)), I64)
             line = at(b, out, times(b, plus(b, k, 1), rows * size))
             for r, (pointer, real) in enumerate(zip(pointers, there, strict=True)):
@@ -273,5 +284,65 @@ def emit_weights(dtype: str, rows: int, name: str = "weights") -> str:
         loop(b, 0, get[WeightSlot.products], product)
 
     loop(b, begin, end, panel)
+    b.ret_void()
+    return str(b.module)
+
+
+class TotalSlot(IntEnum):
+    """What the argument array of a sum of shares holds, in order; strides are in bytes.
+
+    ``sums`` are (share, group, k, channel), ``share`` and ``row`` bytes from share to share and from k to k + 1, with channels
+    filled up to whole vectors; ``out`` is (group, channel, k).
+    """
+
+    sums = 0
+    shares = auto()
+    share = auto()
+    group = auto()
+    row = auto()
+    products = auto()
+    channels = auto()
+    blocks = auto()  # of a vector of channels, in a group
+    out = auto()
+
+
+def emit_totals(dtype: str, lanes: int, name: str = "totals") -> str:
+    """Return the LLVM IR of a kernel that adds shares of sums and turns them; its range is the blocks of all groups.
+
+    Its arguments are :class:`TotalSlot`.
+    """
+    b, args, begin, end = kernel(name)
+    get = {s: slot(b, args, s) for s in TotalSlot}
+    sums, out = (b.inttoptr(get[s], POINTER) for s in (TotalSlot.sums, TotalSlot.out))
+    size, kind = size_of(dtype), vector_of(element_type(dtype), lanes)
+    line = times(b, get[TotalSlot.products], size)
+
+    def block(b: Any, index: Any, _: Any) -> None:
+        group, place = b.udiv(index, get[TotalSlot.blocks]), b.urem(index, get[TotalSlot.blocks])
+        channel = times(b, place, lanes)
+        start = at(b, sums, times(b, group, get[TotalSlot.group]), times(b, channel, size))
+        target = at(b, out, times(b, plus(b, times(b, group, get[TotalSlot.channels]), channel), line))
+        count = minimum(b, lanes, minus(b, get[TotalSlot.channels], channel))
+
+        def some(b: Any, k: Any, _: Any) -> None:
+            left = minus(b, get[TotalSlot.products], k)
+            rows = row_pointers(
+                b, at(b, start, times(b, k, get[TotalSlot.row])), get[TotalSlot.row], lanes, minus(b, left, 1)
+            )
+
+            def add(b: Any, share: Any, totals: list[Any]) -> list[Any]:
+                offset = times(b, share, get[TotalSlot.share])
+                return [
+                    b.fadd(total, read(b, at(b, row, offset), kind)) for total, row in zip(totals, rows, strict=True)
+                ]
+
+            totals = loop(b, 1, get[TotalSlot.shares], add, carry=[read(b, row, kind) for row in rows])
+            for c, value in enumerate(transpose(b, totals)):
+                place = at(b, target, times(b, k, size), times(b, line, c))
+                when(b, below(b, c, count), lambda b, value=value, place=place: write_first(b, value, place, left))  # type: ignore[misc]
+
+        loop(b, 0, get[TotalSlot.products], some, step=lanes)
+
+    loop(b, begin, end, block)
     b.ret_void()
     return str(b.module)

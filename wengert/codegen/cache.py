@@ -64,7 +64,7 @@ class _Making:
         self.done = threading.Event()
 
 
-_Identity = tuple[str, ...]  # the key, whether the bounds are checked, the names
+_Identity = tuple[str, ...]  # the key, whether the bounds are checked, whether the code is direct, the names
 _lock = threading.Lock()
 _counters = Counters()
 _libraries: WeakValueDictionary[_Identity, Library] = WeakValueDictionary()
@@ -88,7 +88,7 @@ def counters() -> Counters:
         return replace(_counters)
 
 
-def library(key: str, names: Sequence[str], build: Callable[[], str] | None = None) -> Library:
+def library(key: str, names: Sequence[str], build: Callable[[], str] | None = None, *, direct: bool = False) -> Library:
     """Return the functions ``names``, from this process, from disk, or compiled now.
 
     Any number of threads may ask at once: one of them compiles, the others wait for it. The table holds no library alive:
@@ -98,6 +98,7 @@ def library(key: str, names: Sequence[str], build: Callable[[], str] | None = No
         key: says all that shapes the code, except the machine, the version of wengert and ``WENGERT_BOUNDS_CHECK``.
         names: the functions of the module to be called.
         build: returns the LLVM IR; called only if nobody has compiled this key before. If None, the key is the LLVM IR.
+        direct: whether it is optimised no more than :mod:`wengert.codegen.engine` does with code that is direct.
 
     Raises:
         RuntimeError: LLVM's, if the text is not valid or cannot be linked; or if ``build`` asks for its own key.
@@ -109,7 +110,7 @@ def library(key: str, names: Sequence[str], build: Callable[[], str] | None = No
         >>> library("twice", ["twice"], lambda: text) is kept
         True
     """
-    identity = (key, os.environ.get("WENGERT_BOUNDS_CHECK", ""), *names)
+    identity = (key, os.environ.get("WENGERT_BOUNDS_CHECK", ""), "direct" if direct else "", *names)
     while True:
         with _lock:
             found = _libraries.get(identity)
@@ -136,7 +137,7 @@ def library(key: str, names: Sequence[str], build: Callable[[], str] | None = No
 
 def _make(identity: _Identity, build: Callable[[], str] | None) -> Library:
     """Return a library from disk, or build and compile it and leave it there."""
-    key, _, *names = identity
+    key, _, direct, *names = identity
     files = store()
     digest = _digest(*identity)
     code = files.get(environment(), digest)
@@ -144,7 +145,7 @@ def _make(identity: _Identity, build: Callable[[], str] | None) -> Library:
         with suppress(RuntimeError):  # the checksum is right, and yet it is not what was asked for: replace it
             return _link(code, names, disk=1)
     start = time.perf_counter()
-    code = compile_object(key if build is None else build())
+    code = compile_object(key if build is None else build(), direct=bool(direct))
     seconds = time.perf_counter() - start
     made = _link(code, names, compiled=1, compile_seconds=seconds)
     _count(stored=int(files.put(environment(), digest, code)))

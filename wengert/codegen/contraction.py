@@ -15,8 +15,8 @@ from llvmlite import ir
 from wengert.codegen.build import (
     VOID,
     at,
-    below,
     choose,
+    divide_up,
     first_lanes,
     function,
     kernel,
@@ -42,7 +42,6 @@ from wengert.loops.scalar import size_of
 __all__ = ["PANEL", "Batch", "Places", "Product", "Slot", "emit_product", "masked_reads"]
 
 LINE: Final = 64  # bytes of a cache line
-ROWS_AHEAD: Final = 8  # that a product of one row asks for, since B comes from memory and goes
 BEGINNING: Final = 4  # lines of the next panel of A: from there on the processor sees where it goes
 PANEL: Final = 36 * 1024  # bytes of the panel of B that a thread has room for
 
@@ -97,7 +96,7 @@ class Batch(IntEnum):
 def masked_reads(vector_bytes: int) -> bool:
     """Whether vectors are read under a mask in one instruction.
 
-    If not, panels of B that are not full must be packed; but for tiles of one row, as a matrix that is read once is not packed.
+    If not, panels of B that are not full must be packed.
     """
     return vector_bytes >= 32
 
@@ -134,15 +133,12 @@ class Product:
         self._tiles()
 
     def _tiles(self) -> None:
-        """Emit the functions for tiles; of tiles of one row, which are many, only what is needed."""
-        vectors = self.tile.vectors
+        """Emit the functions for tiles, and the one that packs a panel of B."""
+        self.panel = self.b.alloca(ir.ArrayType(BYTE, PANEL))
+        self.panel.align = LINE
+        self.pack = packing(self.module, self.dtype, self.how, self.tile.columns, self.tile.lanes)
         self.edge = self._edge()
-        if self.tile.rows > 1:
-            self.panel = self.b.alloca(ir.ArrayType(BYTE, PANEL))
-            self.panel.align = LINE
-            self.pack = packing(self.module, self.dtype, self.how, self.tile.columns, self.tile.lanes)
-        widths = range(1, vectors + 1) if self.tile.rows > 1 else [vectors]
-        self.full = {v: self._full(self.tile._replace(vectors=v)) for v in widths}
+        self.full = {v: self._full(self.tile._replace(vectors=v)) for v in range(1, self.tile.vectors + 1)}
 
     # ---- the kernel
 
@@ -176,13 +172,8 @@ class Product:
         tile, args = self.tile, self.args
         rows, columns = slot(b, args, Slot.rows), slot(b, args, Slot.columns)
 
-        def span(index: Any, panels: Slot, size: int, count: Any) -> tuple[Any, Any]:
-            per = times(b, slot(b, args, panels), size)
-            start = times(b, index, per)
-            return start, minimum(b, plus(b, start, per), count)
-
-        top, bottom = span(row, Slot.row_panels, tile.rows, rows)
-        near, far = span(column, Slot.column_panels, tile.columns, columns)
+        top, bottom = self._span(b, row, Slot.row_panels, tile.rows, rows)
+        near, far = self._span(b, column, Slot.column_panels, tile.columns, columns)
 
         def across(b: Any, j: Any, _: Any) -> None:
             right = self._right(b, addresses[Batch.right], j, columns)
@@ -194,12 +185,20 @@ class Product:
 
         loop(b, near, far, across, step=tile.columns)
 
+    def _span(self, b: Any, index: Any, panels: Slot, size: int, count: Any) -> tuple[Any, Any]:
+        """Return the first row (or column) of a block, and the one after its last."""
+        per = times(b, slot(b, self.args, panels), size)
+        start = times(b, index, per)
+        return start, minimum(b, plus(b, start, per), count)
+
+    def _panel(self, b: Any, matrix: Any, j: Any) -> Any:
+        """Return where a panel of B begins."""
+        index = b.udiv(j, number(self.tile.columns))
+        return at(b, matrix, times(b, index, slot(b, self.args, Slot.right_panel)))
+
     def _right(self, b: Any, matrix: Any, j: Any, columns: Any) -> Any:
         """Return the address of a panel of B, packed if it is to be."""
-        index = b.udiv(j, number(self.tile.columns))
-        source = at(b, matrix, times(b, index, slot(b, self.args, Slot.right_panel)))
-        if self.tile.rows == 1:  # every panel is used once
-            return source
+        source = self._panel(b, matrix, j)
         along, across, count = (slot(b, self.args, s) for s in (Slot.along, Slot.across, Slot.packed))
 
         def packed(b: Any) -> list[Any]:
@@ -346,7 +345,7 @@ class Product:
         )
         pointers = row_pointers(b, left, slot(b, args, Slot.left_row), tile.rows, minus(b, rows, 1))
         mask = None
-        if self.tile.rows == 1 or masked_reads(tile.lanes * self.size):
+        if masked_reads(tile.lanes * self.size):
             mask = first_lanes(b, minus(b, columns, tile.columns - tile.lanes), tile.lanes)
         held = [
             at(b, scratch, (r * self.tile.vectors + v) * tile.lanes * self.size)
@@ -367,7 +366,7 @@ class Product:
         )
         first = self._flag(b, args, Slot.first)
 
-        def turn(b: Any, r: Any, v: Any, offset: Any, place: Any) -> None:
+        def turn(b: Any, r: Any, offset: Any, place: Any) -> None:
             line = at(b, partial, times(b, r, slot(b, args, Slot.partial_row)), times(b, offset, self.size))
             left = minus(b, columns, offset)
             some = b.and_(b.icmp_signed("<", r, rows), b.not_(first))
@@ -375,7 +374,7 @@ class Product:
             value = choose(b, some, lambda b: [read_first(b, line, self.total, left)], lambda b: [zero])[0]
             write(b, value, place)
 
-        self._each_vector(b, self.tile.rows, scratch, turn)
+        self._each_vector(b, self.tile.rows, columns, scratch, turn)
         b.ret_void()
         return b.function
 
@@ -386,10 +385,10 @@ class Product:
         args, partial, out, addend, bias, rows, columns, scratch = x.arguments
         last, values = self._flag(b, args, Slot.last), self._numbers(b, args)
 
-        def turn(b: Any, r: Any, v: Any, offset: Any, place: Any) -> None:
+        def turn(b: Any, r: Any, offset: Any, place: Any) -> None:
             left = minus(b, columns, offset)
             total = read(b, place, self.total)
-            with b.if_then(below(b, 0, left)), b.if_else(last) as (end, more):
+            with b.if_else(last) as (end, more):
                 with end:
                     known = {**values, "sum": Value(total, True)}
                     if self.epilogue.addend:
@@ -410,20 +409,20 @@ class Product:
                     line = at(b, partial, times(b, r, slot(b, args, Slot.partial_row)), times(b, offset, self.size))
                     write_first(b, total, line, left)
 
-        self._each_vector(b, minimum(b, rows, self.tile.rows), scratch, turn)
+        self._each_vector(b, minimum(b, rows, self.tile.rows), columns, scratch, turn)
         return x.close()
 
-    def _each_vector(self, b: Any, rows: Any, scratch: Any, turn: Any) -> None:
-        """Emit a loop over the vectors of a tile in memory: ``turn(b, row, vector, column, address)``."""
+    def _each_vector(self, b: Any, rows: Any, columns: Any, scratch: Any, turn: Any) -> None:
+        """Emit a loop over the vectors of a tile in memory that hold columns: ``turn(b, row, column, address)``."""
+        vectors = minimum(b, divide_up(b, columns, self.tile.lanes), self.tile.vectors)
 
         def down(b: Any, r: Any, _: Any) -> None:
             def across(b: Any, v: Any, _: Any) -> None:
                 place = plus(b, times(b, r, self.tile.vectors), v)
-                turn(
-                    b, r, v, times(b, v, self.tile.lanes), at(b, scratch, times(b, place, self.tile.lanes * self.size))
-                )
+                address = at(b, scratch, times(b, place, self.tile.lanes * self.size))
+                turn(b, r, times(b, v, self.tile.lanes), address)
 
-            loop(b, 0, self.tile.vectors, across)
+            loop(b, 0, vectors, across)
 
         loop(b, 0, rows, down)
 
@@ -433,8 +432,6 @@ class Product:
         self, b: Any, args: Any, tile: Tile, pointers: list[Any], right: Right, start: list[Any]
     ) -> list[Any]:
         left = Left(pointers, slot(b, args, Slot.left_k))
-        if self.tile.rows == 1:
-            right = right._replace(ahead=ROWS_AHEAD)
         return multiply_add(b, self.how, tile, left, right, slot(b, args, Slot.k), start)
 
     def _flag(self, b: Any, args: Any, which: Slot) -> Any:

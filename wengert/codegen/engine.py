@@ -1,5 +1,8 @@
 """LLVM IR as text to functions in this process: verify, optimise, make object code, link.
 
+LLVM optimises as for a compiler, but vectorises and unrolls nothing: kernels say what they want. Code that is *direct*, written
+as the loops and vectors it is to become, goes through four passes alone, in an eighth of the time.
+
 Threads compile side by side, and none that links object code waits for them. A :class:`Library` is what one text became;
 its code is freed with it.
 """
@@ -19,6 +22,8 @@ __all__ = ["Library", "assembly", "compile_object", "load", "optimised"]
 # A linker keeps some 9 KB of each library that it ever linked, so another takes its place after so many. What it
 # linked lives on without it.
 LIBRARIES_PER_LINKER: Final = 64
+
+DIRECT: Final = ("sroa", "instruction_combine", "simplify_cfg", "loop_rotate")
 
 _linkers: list[Any] = []  # the one in use
 _names = count()
@@ -47,40 +52,54 @@ def _linker() -> tuple[Any, str]:
 
 
 @contextmanager
-def _module(text: str) -> Iterator[Any]:
+def _passes(direct: bool) -> Iterator[tuple[Any, Any]]:
+    """Yield the passes that code goes through, and their builder."""
+    options = llvm().create_pipeline_tuning_options(speed_level=1)
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+    manager = llvm().create_new_module_pass_manager
+    with (
+        llvm().create_pass_builder(_machine(), options) as builder,
+        manager() if direct else builder.getModulePassManager() as passes,
+    ):
+        for name in DIRECT if direct else ():
+            getattr(passes, f"add_{name}_pass")()
+        yield passes, builder
+
+
+@contextmanager
+def _module(text: str, direct: bool) -> Iterator[Any]:
     """Yield the optimised module of a text, alone in a context, with which its constants die too."""
     with compiling(), llvm().create_context() as context, llvm().parse_assembly(text, context) as module:
         module.triple = host().triple
         module.data_layout = str(_machine().target_data)
         module.verify()
-        options = llvm().create_pipeline_tuning_options(speed_level=1)
-        options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = (
-            False  # kernels say what they want
-        )
-        with llvm().create_pass_builder(_machine(), options) as builder, builder.getModulePassManager() as passes:
+        with _passes(direct) as (passes, builder):
             optimise(module, passes, builder)
         yield module
 
 
-def optimised(text: str) -> str:
+def optimised(text: str, *, direct: bool = False) -> str:
     """Return the LLVM IR that becomes machine code."""
-    with _module(text) as module:
+    with _module(text, direct) as module:
         return str(module)
 
 
-def assembly(text: str) -> str:
+def assembly(text: str, *, direct: bool = False) -> str:
     """Return the machine code as assembly."""
-    with _module(text) as module:
+    with _module(text, direct) as module:
         return emit(module, _machine(), code=False).decode()
 
 
-def compile_object(text: str) -> bytes:
+def compile_object(text: str, *, direct: bool = False) -> bytes:
     """Return the object code of a module given as LLVM IR.
+
+    Args:
+        direct: whether the text is what is wanted, but for temporaries.
 
     Raises:
         RuntimeError: LLVM's, if the text is not valid.
     """
-    with _module(text) as module:
+    with _module(text, direct) as module:
         return emit(module, _machine(), code=True)
 
 

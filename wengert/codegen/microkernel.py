@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 
 from llvmlite import ir
 
-from wengert.codegen.build import at, loop, minimum, number, prefetch, read, times
+from wengert.codegen.build import at, loop, minimum, number, read, times
 from wengert.codegen.lanes import I32, splat, type_of, vector_of
 from wengert.codegen.operations import intrinsic
 from wengert.codegen.target import Target
@@ -93,16 +93,12 @@ class Right(NamedTuple):
 
     Attributes:
         pointer: of its first element. step: bytes along k. mask: the lanes of the last vector that may be read (None: all).
-        ahead: how many steps along k before they are read rows are asked for; 0 leaves that to the processor.
     """
 
     pointer: Any
     step: Any
     mask: Any = None
-    ahead: int = 0
 
-
-LINE: Final = 64  # bytes of a cache line
 
 _PLAIN: Final = {
     "f32": Arithmetic("f32", "f32"), "f64": Arithmetic("f64", "f64"), "bf16": Arithmetic("bf16", "f32"),
@@ -230,9 +226,6 @@ def multiply_add(
     def turn(b: Any, i: Any, sums: list[Any]) -> list[Any]:
         line = at(b, right.pointer, times(b, i, right.step))
         columns = []
-        if right.ahead:
-            for offset in range(0, tile.columns * how.size, LINE):
-                prefetch(b, at(b, line, times(b, right.step, right.ahead), offset))
         for v in range(tile.vectors):
             mask = right.mask if v == tile.vectors - 1 else None
             columns.append(ready(read(b, at(b, line, v * tile.lanes * how.size), some, mask)))

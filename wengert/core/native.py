@@ -40,12 +40,14 @@ class Native:
         rule: the same for a derivative rule: ``(rule, (cotangent, ...)) -> array``.
         update: ``(key, formula, arguments) -> bool``: run a formula that writes into its arguments; False if NumPy is to.
         no_memory: ``(error) -> error``: a MemoryError as one that says who holds the memory.
+        loaders: the threads that are loading the runtime.
     """
 
-    __slots__ = ("_loading", "no_memory", "rule", "run", "smallest", "update")
+    __slots__ = ("_loading", "loaders", "no_memory", "rule", "run", "smallest", "update")
 
     def __init__(self) -> None:
         self._loading: threading.Thread | None = None
+        self.loaders: set[int] = set()
         self.smallest = SMALLEST if settings.native != "off" else OFF
         self.run: Callable[..., Any] = lambda *given: self.run(*given) if self._here() else NotImplemented
         self.rule: Callable[..., Any] = lambda *given: self.rule(*given) if self._here() else NotImplemented
@@ -72,7 +74,21 @@ class Native:
 
 def load() -> None:
     """Load the runtime and open the door."""
-    importlib.import_module("wengert.runtime.eager").install()
+    me = threading.get_ident()
+    native.loaders.add(me)
+    try:
+        importlib.import_module("wengert.runtime.eager").install()
+    finally:
+        native.loaders.discard(me)
+
+
+def _close_in_child() -> None:
+    """In the child of a fork while another thread loaded the runtime: nobody will finish that here, so NumPy does all."""
+    if native.loaders - {threading.get_ident()}:
+        native.run = native.rule = lambda *given: NotImplemented
+        native.update = lambda *given: False
+        native.smallest, settings.native = OFF, "off"
+    native._loading = None
 
 
 def _load_beside() -> None:
@@ -85,3 +101,5 @@ def _load_beside() -> None:
 
 
 native = Native()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)

@@ -15,8 +15,8 @@ from wengert.core.apply import common_dtype
 from wengert.core.interpret import Level, Payload, entered
 from wengert.core.operator import Op
 from wengert.core.tensor import Tensor, from_array
-from wengert.loops.scalar import Scalar, const, make
-from wengert.loops.tracing import Symbol, Untraceable, name_of, placeholder, symbols
+from wengert.loops.scalar import Scalar, cast, const, make
+from wengert.loops.tracing import Symbol, Untraceable, computed, name_of, placeholder, symbols
 
 __all__ = ["lowered", "trace_rule", "trace_update"]
 
@@ -87,8 +87,8 @@ def lowered(op: Op, arguments: Sequence[Any]) -> Symbol:
         name = op.lowering(*rest) if callable(op.lowering) else op.lowering
         inputs = [arguments[i] for i in signature.inputs]
         kind = next(a.dtype for a in inputs if isinstance(a, Symbol))
-        scalars = [a.scalar if isinstance(a, Symbol) else const(a, name_of(kind)) for a in inputs]
-        return Symbol(make(name, tuple(scalars)), kind)
+        scalars = [computed(a.scalar if isinstance(a, Symbol) else const(a, name_of(kind))) for a in inputs]
+        return Symbol(cast(make(name, tuple(scalars)), name_of(kind)), kind)
     at = signature.positional
     options = dict(zip(signature.names[at:], arguments[at:], strict=True))
     kernel = functools.partial(op.kernel, **options) if options else op.kernel

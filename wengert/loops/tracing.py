@@ -14,7 +14,7 @@ import numpy as np
 
 from wengert.loops.scalar import DTYPES, UNARY_MATH, Scalar, bits, cast, const, is_float, make, select, var
 
-__all__ = ["DTYPE_NAMES", "Symbol", "Untraceable", "name_of", "placeholder", "symbols"]
+__all__ = ["DTYPE_NAMES", "Symbol", "Untraceable", "computed", "name_of", "placeholder", "symbols"]
 
 DTYPE_NAMES: Final[dict[str, str]] = {
     "bool": "bool", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8", "uint16": "u16",
@@ -81,7 +81,7 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
         given = tuple(_kind(x) for x in inputs)
         kinds = (*given, *(None,) * ufunc.nout)
         found = ufunc.resolve_dtypes(kinds, **_signature(ufunc, dtype))
-        scalars = [_scalar(x, d) for x, d in zip(inputs, found, strict=False)]
+        scalars = [computed(_scalar(x, d)) for x, d in zip(inputs, found, strict=False)]
         result = Symbol(cast(rule(*scalars), name_of(found[-1])), found[-1])
         if out is None:
             return result
@@ -281,6 +281,11 @@ UFUNCS: Final[dict[str, Callable[..., Scalar]]] = {
     "invert": lambda x: ~x, "left_shift": lambda x, y: x << y, "right_shift": lambda x, y: x >> y,
     "deg2rad": lambda x: x * (math.pi / 180), "rad2deg": lambda x: x * (180 / math.pi), "heaviside": _heaviside,
 }  # fmt: skip
+
+
+def computed(x: Scalar) -> Scalar:
+    """Return a value in the dtype that arithmetic is done in: a half in float32."""
+    return cast(x, "f32") if x.dtype in ("f16", "bf16") else x
 
 
 def _where(condition: Any, x: Any, y: Any) -> Symbol:

@@ -177,6 +177,7 @@ def _packer(count: int) -> Any:
 
 
 def run(made: Kernels, name: str, count: int, grain: int, *numbers: int) -> None:
+    """Run a kernel over [0, count) in chunks of ``grain``, with numbers in its slots."""
     launch(_packer(len(numbers) + 3)(made.addresses[name], count, grain, *numbers))
 
 
@@ -196,10 +197,12 @@ def strides_of(shape: Sizes, size: int, last: bool) -> list[int]:
 
 
 def empty_images(shape: Sizes, dtype: Any, last: bool) -> Array:
+    """Return an unset array (n, channels, *spatial), which may have channels last in memory."""
     if last:
         return np.moveaxis(empty((shape[0], *shape[2:], shape[1]), dtype), -1, 1)
     return empty(tuple(shape), dtype)
 
 
 def is_channels_last(x: Array) -> bool:
+    """Whether the channels of (n, channels, *spatial) are what is contiguous in memory."""
     return bool(x.shape[1] > 1 and not x.flags.c_contiguous and np.moveaxis(x, 1, -1).flags.c_contiguous)

@@ -80,7 +80,7 @@ def cut(problem: Problem, tile: Tile, unit: int, threads: int, *, masks: bool, d
         problem.columns >= 4 * tile.columns and (tall or problem.rows * problem.k > 256 * 256)
     )
     rows = _rounded(min(problem.rows, max(tile.rows, LEFT // (depth * unit))), tile.rows)
-    columns = _rounded(min(problem.columns, WIDE), tile.columns)
+    columns = _rounded(min(problem.columns, WIDE) if problem.rows > 1 else problem.columns, tile.columns)
     return Blocks(pack_left, pack_right, depth, *_shared(problem, tile, rows, columns, threads))
 
 

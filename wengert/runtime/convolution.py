@@ -1,7 +1,9 @@
 """Convolution, and its gradients in input and weights, of large arrays; they are called like the operators of their names.
 
 The input is copied once into memory with zeros around it, the weights into panels, and the kernels of
-:mod:`wengert.codegen.convolution` do the rest. Results do not depend on the number of threads.
+:mod:`wengert.codegen.convolution` do the rest; kernels of one element without stride and padding are products of matrices.
+They give NotImplemented where NumPy should do the work: for integers, complex numbers, mixed dtypes and empty arrays, while
+a kernel is being made, and for what the operator is to refuse. Results do not depend on the number of threads.
 """
 
 import functools
@@ -13,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wengert.codegen.arranging import emit_weights
+from wengert.codegen.arranging import emit_totals, emit_weights
 from wengert.codegen.convolution import emit_convolution, emit_weight_dots, emit_weight_gradient
 from wengert.codegen.microkernel import Tile, arithmetic
 from wengert.codegen.panels import emit_panels
@@ -34,7 +36,7 @@ from wengert.runtime.arranging import (
     strides_of,
     three,
 )  # fmt: skip
-from wengert.runtime.calls import dtype_name, kernels, or_numpy
+from wengert.runtime.calls import Kernels, dtype_name, kernels, or_numpy
 from wengert.runtime.contraction import matmul
 from wengert.runtime.convolution_tiles import block, fitting, gradient_tile, sums_tile
 from wengert.runtime.eager import kernel
@@ -49,20 +51,16 @@ Array = NDArray[Any]
 Sizes = Sequence[int]
 
 PLANS: Final = 512  # that are kept
-WEIGHTS: Final = (
-    192 * 1024
-)  # bytes of panels that are read again for every block of windows: less than the second cache
+WEIGHTS: Final = 192 * 1024  # bytes of panels that are read for every block of windows: less than the second cache
 SPAN: Final = 512  # windows whose sums are collected before they are stored
 COLLECTED: Final = 64 * 1024  # bytes of these sums, of all channels
-COPIED: Final = 96 * 1024  # bytes that a tile reads, at most, to be copied together
+COPIED: Final = 40 * 1024  # bytes that a tile reads, at most, to be copied together (both lie on a thread's stack)
 AGAIN: Final = 3  # panels of weights that must read what was copied
 COTANGENTS: Final = 24 * 1024  # bytes of cotangents that are read again for every k: less than the first cache
 PARTS: Final = 16  # blocks that a gradient of weights is cut into, whatever the number of threads
 PANELS: Final = 8  # of k in such a block, which share the cotangents in the first cache
 FEW: Final = 4  # times the output channels of a group that fill no vector: their gradient is one of dot products
-DOTS: Final = range(
-    8, 13
-)  # sums that such a tile may have: enough to keep the processor busy, not too many for its registers
+DOTS: Final = range(8, 13)  # sums that such a tile may have: enough to keep a processor busy, few enough for it
 
 
 # ---- sums over windows
@@ -331,16 +329,18 @@ class WeightGradient:
         self.table = self.images.table_of(inputs, this.reads)
         self.products = products = len(self.table)
         self.cotangents: Cotangents | Apart
+        self.totals: Kernels | None
         tile = gradient_tile(this.name, part)
         if part * FEW <= tile.lanes:
             tile, columns = Tile(fitting(products, DOTS), 1, tile.lanes), 1
-            self.cotangents = Apart(this, windows, part)
+            self.cotangents, self.totals = Apart(this, windows, part), None
             self.kernel = kernels("gradient", emit_weight_dots, how, tile)
         else:
             columns = tile.columns
+            self.totals = kernels("totals", emit_totals, this.name, tile.lanes)
             self.cotangents = Cotangents(this, windows, part, tile)
             self.kernel = kernels("gradient", emit_weight_gradient, how, tile)
-        rows = -(-products // tile.rows)
+        rows, self.lanes = -(-products // tile.rows), tile.lanes
         in_block = -(-rows // min(-(-rows // PANELS), -(-PARTS // groups)))
         blocks = -(-rows // in_block)
         some = -(-count // min(count, -(-PARTS // (groups * blocks))))
@@ -362,9 +362,16 @@ class WeightGradient:
             self.kernel, "gradient", self.count, 1, pointer(laid_out), *self.before, pointer(cotangents),
             *self.cotangents.numbers, pointer(sums), *self.after,
         )  # fmt: skip
-        total = sums[0] if len(sums) == 1 else sums.sum(0)
         out = empty((self.groups, self.part, self.products), self.dtype)
-        out[...] = total[:, : self.products, : self.part].swapaxes(1, 2)
+        if self.totals is None:
+            out[...] = sums[:, :, : self.products].sum(0).swapaxes(1, 2)
+        else:
+            shares, share, group, row = len(sums), *sums.strides[:3]
+            blocks = -(-self.part // self.lanes)
+            run(
+                self.totals, "totals", self.groups * blocks, 1, pointer(sums), shares, share, group, row, self.products,
+                self.part, blocks, pointer(out),
+            )  # fmt: skip
         return out.reshape(self.shape)
 
 

@@ -1,6 +1,7 @@
 """Calling kernels of the loop IR: arguments in slots, and the range divided among threads."""
 
 import ctypes
+import math
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.dtype import bfloat16, float16
 from wengert.codegen.cache import library
 from wengert.codegen.emit import bounds_checked, emit
 from wengert.errors import KernelError
@@ -42,12 +44,23 @@ pointer = _fastest()
 
 
 def number_bits(value: Any, dtype: str) -> int:
-    """Return a number as the slot of eight bytes that a kernel reads it from."""
-    if dtype == "f32":
-        return int(struct.unpack("<i", struct.pack("<f", value))[0])
+    """Return a number as the slot of eight bytes that a kernel reads it from; one too large for a float is infinite.
+
+    >>> number_bits(1.0, "f16") == 0x3C00, number_bits(1e300, "f32") == 0x7F800000, number_bits(2**64 - 1, "u64")
+    (True, True, -1)
+    """
     if dtype == "f64":
         return int(struct.unpack("<q", struct.pack("<d", value))[0])
-    return int(value)
+    if dtype == "f32":
+        try:
+            return int(struct.unpack("<i", struct.pack("<f", value))[0])
+        except OverflowError:
+            return number_bits(math.copysign(math.inf, value), dtype)
+    if dtype in ("f16", "bf16"):
+        with np.errstate(all="ignore"):
+            return int(np.asarray(value, (float16 if dtype == "f16" else bfloat16).numpy).view(np.int16))
+    number = int(value)
+    return number - (1 << 64) if number >= 1 << 63 else number
 
 
 @dataclass(frozen=True, slots=True)

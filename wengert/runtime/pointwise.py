@@ -186,7 +186,7 @@ class Pointwise:
         inputs = self.inputs
         key: list[Any] = [
             (a.dtype, a.shape, a.strides) if type(a) is ndarray
-            else type(a) if i in inputs and type(a) in _NUMBERS else (type(a), a)
+            else type(a) if i in inputs and type(a) in _NUMBERS else _constant(a)
             for i, a in enumerate(arguments)
         ]  # fmt: skip
         if outs is not None:
@@ -235,6 +235,11 @@ class Pointwise:
             return Expression(self.name, self.trace(arguments, kinds), kinds, numbers)
         except Untraceable:
             return None
+
+
+def _constant(value: Any) -> Any:
+    """Return what an argument that shapes the code is known by: zeros of both signs differ, and one NaN is like another."""
+    return type(value), repr(value) if type(value) is float else value
 
 
 def _holds(dtype: Any, number: type) -> bool:

@@ -4,6 +4,7 @@ They give NotImplemented where NumPy should do the work: for other dtypes than f
 contiguous, padding together with dilation, and what the operator is to refuse.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -26,6 +27,7 @@ Array = NDArray[Any]
 Sizes = Sequence[int]
 
 GRAIN: Final = 16384  # elements that a thread takes at a time
+PLANS: Final = 512  # that are kept
 
 
 class Windows(NamedTuple):
@@ -43,28 +45,31 @@ class Windows(NamedTuple):
         """How far windows move along a row, as kernels are told it."""
         return self.stride[1] if self.stride[1] <= 2 else 0
 
-    def numbers(self) -> tuple[int, ...]:
-        """Return the slots of a kernel, from sizes to the windows of a row that lie wholly inside."""
-        width, (_, count), reach = self.sizes[1], self.counts, self.dilation[1] * (self.kernel[1] - 1)
-        step, low = self.stride[1], self.padding[1]
-        first = min(-(-low // step), count)
-        last = min(max((width - 1 - reach + low) // step + 1, first), count)
-        return (
-            *self.sizes, *self.counts, *self.kernel, *self.stride, *self.padding, *self.dilation, first, last
-        )  # fmt: skip
 
-    def lengths(self, dtype: Any, include: bool, override: int | None) -> tuple[Array, Array]:
-        """Return the numbers by whose products sums are divided."""
-        if override is not None:
-            return np.full(self.counts[0], override, dtype), np.ones(self.counts[1], dtype)
-        found = []
-        for size, count, k, s, p in zip(*self[:5], strict=True):
-            start = np.arange(count) * s - p
-            stop = np.minimum(start + k, size + p if include else size)
-            found.append((stop - (start if include else np.maximum(start, 0))).astype(dtype))
-        return found[0], found[1]
+@functools.lru_cache(maxsize=PLANS)
+def _numbers(windows: Windows) -> tuple[int, ...]:
+    """Return the slots of a kernel, from sizes to the windows of a row that lie wholly inside."""
+    width, (_, count), reach = windows.sizes[1], windows.counts, windows.dilation[1] * (windows.kernel[1] - 1)
+    step, low = windows.stride[1], windows.padding[1]
+    first = min(-(-low // step), count)
+    last = min(max((width - 1 - reach + low) // step + 1, first), count)
+    return (*(number for pair in windows for number in pair), first, last)
 
 
+@functools.lru_cache(maxsize=PLANS)
+def _lengths(windows: Windows, dtype: np.dtype[Any], include: bool, override: int | None) -> tuple[Array, Array]:
+    """Return the numbers by whose products sums are divided."""
+    if override is not None:
+        return np.full(windows.counts[0], override, dtype), np.ones(windows.counts[1], dtype)
+    found = []
+    for size, count, k, s, p in zip(*windows[:5], strict=True):
+        start = np.arange(count) * s - p
+        stop = np.minimum(start + k, size + p if include else size)
+        found.append((stop - (start if include else np.maximum(start, 0))).astype(dtype))
+    return found[0], found[1]
+
+
+@functools.lru_cache(maxsize=PLANS)
 def _windows(
     sizes: Sizes, ceil: bool, kernel_: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes
 ) -> Windows | None:
@@ -105,7 +110,7 @@ def _pooled(build: Any, x: Array, windows: Windows, out: Array, *more: int) -> N
     made = kernels("pool", build, dtype_name(x.dtype), _lanes(x), windows.step)
     count = out.size // windows.counts[1]
     grain = max(1, GRAIN // (windows.counts[1] * math.prod(windows.kernel)))
-    run(made, "pool", count, grain, pointer(x), pointer(out), *windows.numbers(), *more)
+    run(made, "pool", count, grain, pointer(x), pointer(out), *_numbers(windows), *more)
 
 
 @kernel("max_pool")
@@ -113,7 +118,9 @@ def _pooled(build: Any, x: Array, windows: Windows, out: Array, *more: int) -> N
 def max_pool(input: Array, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any) -> Any:
     """Return the maximum of each window and its flat position; of equal ones the first, and the last NaN before all."""
     lead, sizes = input.shape[: input.ndim - len(kernel)], input.shape[input.ndim - len(kernel) :]
-    windows = _windows(sizes, ceil_mode, kernel, stride, padding, dilation) if _served(input) else None
+    windows = (
+        _windows(sizes, bool(ceil_mode), *map(tuple, (kernel, stride, padding, dilation))) if _served(input) else None
+    )
     if windows is None:
         return NotImplemented
     shape = *lead, *windows.counts[2 - len(kernel) :]
@@ -130,11 +137,15 @@ def avg_pool(
 ) -> Any:  # fmt: skip
     """Return the average of each window."""
     lead, sizes = input.shape[: input.ndim - len(kernel)], input.shape[input.ndim - len(kernel) :]
-    windows = _windows(sizes, ceil_mode, kernel, stride, padding, (1,) * len(kernel)) if _served(input) else None
+    windows = (
+        _windows(sizes, bool(ceil_mode), *map(tuple, (kernel, stride, padding)), (1,) * len(kernel))
+        if _served(input)
+        else None
+    )
     if windows is None or divisor_override == 0:
         return NotImplemented
     out = empty((*lead, *windows.counts[2 - len(kernel) :]), input.dtype)
-    high, wide = windows.lengths(input.dtype, count_include_pad, divisor_override)
+    high, wide = _lengths(windows, input.dtype, bool(count_include_pad), divisor_override)
     _pooled(emit_averages, input, windows, out, 0, pointer(high), pointer(wide))
     return out
 
@@ -148,16 +159,16 @@ def avg_pool_transpose(
     """Spread averages evenly over their windows."""
     if not _served(input) or len(size) != len(kernel):
         return NotImplemented
-    windows = _windows(size, ceil_mode, kernel, stride, padding, (1,) * len(kernel))
+    windows = _windows(tuple(size), bool(ceil_mode), *map(tuple, (kernel, stride, padding)), (1,) * len(kernel))
     lead, counts = input.shape[: input.ndim - len(kernel)], input.shape[input.ndim - len(kernel) :]
     if windows is None or divisor_override == 0 or counts != windows.counts[2 - len(kernel) :]:
         return NotImplemented
     out = empty((*lead, *size), input.dtype)
-    high, wide = windows.lengths(input.dtype, count_include_pad, divisor_override)
+    high, wide = _lengths(windows, input.dtype, bool(count_include_pad), divisor_override)
     made = kernels("spread", emit_spread, dtype_name(input.dtype), _lanes(input))
     grain = max(1, GRAIN // math.prod((*size, *windows.kernel)))
     run(
-        made, "spread", math.prod(lead), grain, pointer(input), pointer(out), *windows.numbers(), 0, pointer(high),
+        made, "spread", math.prod(lead), grain, pointer(input), pointer(out), *_numbers(windows), 0, pointer(high),
         pointer(wide),
     )  # fmt: skip
     return out

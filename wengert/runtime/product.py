@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wengert.codegen.cache import library
+from wengert.codegen.combination import emit_combination
 from wengert.codegen.contraction import emit_product, masked_reads
 from wengert.codegen.dots import emit_dots
 from wengert.codegen.epilogue import Epilogue
@@ -56,7 +57,7 @@ class Kernels:
         self.convert = converts(dtype)
         self.masks = kind == "rows" or masked_reads(target.vector_bytes)
         key = f"{kind} {dtype} {self.how} {self.tile} {epilogue}"
-        self._library = library(key, ["product"], self._build)
+        self._library = library(key, ["product"], self._build, direct=True)
         self.product = self._library.addresses["product"]
         self.direct = self._library.function(
             "product", None, gil=True
@@ -65,6 +66,8 @@ class Kernels:
     def _build(self) -> str:
         if self.kind == "dots":
             return emit_dots(self.how, self.tile.lanes, self.epilogue)
+        if self.kind == "rows":
+            return emit_combination(self.how, self.tile, self.epilogue)
         return emit_product(self.dtype, self.how, self.tile, self.epilogue)
 
     def panels(self, width: int) -> int:
@@ -79,8 +82,8 @@ def kernels_of(dtype: str, epilogue: Epilogue, kind: str) -> Kernels:
 
 
 def row_tile(how: Arithmetic, target: Target) -> Tile:
-    """Return the tile for products of one row: wide, since only many sums at once keep the processor busy."""
-    return Tile(1, 8, tile_of(how, target).lanes)
+    """Return the tile of linear combinations of rows: as narrow as it pays to walk them."""
+    return Tile(1, 16, tile_of(how, target).lanes)
 
 
 def dot_tile(how: Arithmetic, target: Target) -> Tile:
@@ -101,16 +104,18 @@ def kind_of(call: "Call") -> str:
     if call.out.shape[-2] > 1 or converts(dtype_name(call.a.dtype) or ""):
         return "tiles"
     along, across = call.b.strides[-2:]
-    if across == size or call.b.shape[-1] == 1:
-        return "rows"
-    return "dots" if along == size and call.a.strides[-1] == size else "tiles"
+    if along == size and call.a.strides[-1] == size:
+        return "dots"
+    return "rows" if across == size or call.b.shape[-1] == 1 else "tiles"
 
 
 @cache
 def _panels(dtype: str, width: int) -> Any:
     how = arithmetic(dtype, host(), packed=True)
     lanes = tile_of(how, host()).lanes
-    return library(f"panels {dtype} {how} {width} {lanes}", ["panels"], lambda: emit_panels(dtype, how, width, lanes))
+    return library(
+        f"panels {dtype} {how} {width} {lanes}", ["panels"], lambda: emit_panels(dtype, how, width, lanes), direct=True
+    )
 
 
 class Call(NamedTuple):
