@@ -1,6 +1,8 @@
 """NumPy kernels and derivative rules traced to scalar expressions: the same numbers as NumPy, or a refusal."""
 
 import math
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from wengert.core.operator import Op
 from wengert.core.registry import operators
 from wengert.loops.scalar import Scalar
 from wengert.loops.symbolic import lowered, trace_update
-from wengert.loops.tracing import Symbol, Untraceable, placeholder, symbols
+from wengert.loops.tracing import Symbol, Untraceable, name_of, placeholder, symbols
 
 
 def elementwise() -> list[Op]:
@@ -78,3 +80,23 @@ def test_promotion_is_numpys() -> None:
 def test_constants_keep_their_bits() -> None:
     assert placeholder(0, "f32") * -0.0 is not placeholder(0, "f32") * 0.0
     assert placeholder(0, "f32") * math.nan is placeholder(0, "f32") * -math.nan
+
+
+def test_foreign_byte_order_has_no_name() -> None:
+    assert name_of(np.dtype("=f4")) == "f32"
+    with pytest.raises(Untraceable, match="no dtype >f4"):
+        name_of(np.dtype(">f4"))
+
+
+def test_threads_that_make_the_same_expression_get_one_object() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for round_ in range(50):
+            with ThreadPoolExecutor(4) as pool:
+                found = list(
+                    pool.map(lambda _, r=round_: [placeholder(k, f"f{32 + r % 2 * 32}") for k in range(200)], range(4))
+                )
+            assert all(a is b for row in found for a, b in zip(row, found[0], strict=True))
+    finally:
+        sys.setswitchinterval(interval)

@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 from tests.codegen.guard import guarded
+from wengert.codegen.contraction import PANEL
 from wengert.codegen.epilogue import ACTIVATIONS
+from wengert.codegen.microkernel import arithmetic, tile_of
+from wengert.codegen.target import host
 from wengert.runtime import blocking, contraction
 from wengert.runtime.contraction import matmul
 from wengert.runtime.threads import get_num_threads, set_num_threads
@@ -218,6 +221,40 @@ def test_bits_depend_neither_on_threads_nor_on_layout_nor_on_blocks() -> None:
             np.testing.assert_array_equal(matmul(a[:rows, :400], b[:400]), matmul(a[:, :400], b[:400])[:rows])
     finally:
         set_num_threads(before)
+
+
+def test_a_call_seen_before_gives_the_same() -> None:
+    rng = np.random.default_rng(9)
+    a, b, column = (numbers(rng, shape, "f32") for shape in ((12, 12), (12, 12), (12, 1)))
+    row, batch = column.reshape(-1).copy(), numbers(rng, (3, 4, 12), "f32")
+    calls: list[tuple[Any, Any, dict[str, Any]]] = [
+        (a, b, {}), (a, b, {"bias": row}), (a, b, {"bias": column}), (a, b, {"addend": row}), (a, b, {"addend": a}),
+        (a, b, {"addend": a, "beta": 2}), (a, b, {"addend": a, "beta": 0}), (a, b, {"addend": a.T, "bias": row}), (a, a.T, {}),
+        (a, column, {}), (a, column, {"bias": column[:1, 0]}), (a, column, {"addend": column}), (batch, b, {}),
+        (batch, b, {"bias": row}), (batch, column, {}), (batch, a.T, {"alpha": 3}), (batch[:, :1], column, {}),
+        (batch, b, {"bias": row.astype(np.float64)}), (batch, b, {"bias": np.repeat(row, 2)[::2]}),
+    ]  # fmt: skip
+    for _ in range(3):
+        for x, y, options in calls:
+            expected = wide(x) @ wide(y) * options.get("alpha", 1)
+            expected = (
+                expected + options.get("beta", 1) * wide(options.get("addend", np.zeros(()))) + options.get("bias", 0)
+            )
+            check(matmul(x, y, **options), expected, "f32", 12)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("registers", "vector_bytes"), [(16, 16), (16, 32), (32, 64)])
+def test_packed_panels_have_room(dtype: str, registers: int, vector_bytes: int) -> None:
+    target = host()._replace(registers=registers, vector_bytes=vector_bytes)
+    how = arithmetic(dtype, target, packed=True)
+    tile, unit = tile_of(how, target), how.size
+    for k in (*range(1, 3000, 7), 10_000, 123_457):
+        problem = blocking.Problem(1, 500, 500, k, (k * unit, unit), (unit, k * unit), unit, True)
+        blocks = blocking.cut(problem, tile, unit, 2, masks=True, dots=False)
+        assert blocks.pack_right
+        assert -(-blocks.k // how.group) * tile.columns * unit <= PANEL
+        assert how.group == 1 or blocks.k % how.group == 0 or blocks.k == k
 
 
 def test_out_that_shares_memory_or_lies_badly() -> None:

@@ -1,5 +1,6 @@
 """Large arrays leave NumPy for native code: the same results, whichever way the arrays lie, and never a stall."""
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,9 +10,10 @@ import pytest
 
 import wengert as wg
 from wengert.codegen.cache import counters
-from wengert.core.native import OFF, native
+from wengert.core.native import OFF, beside, native
 from wengert.core.tensor import from_array
 from wengert.runtime import ahead
+from wengert.runtime.launch import watched
 from wengert.settings import settings
 from wengert.testing.opcheck_native import natively
 
@@ -182,7 +184,7 @@ def test_in_the_background_numpy_answers_meanwhile(monkeypatch: pytest.MonkeyPat
 def test_a_kernel_that_cannot_be_made_is_reported_once_and_numpy_used(monkeypatch: pytest.MonkeyPatch) -> None:
     reports: list[Any] = []
     monkeypatch.setattr(settings, "native", "auto")
-    monkeypatch.setattr("sys.unraisablehook", reports.append)
+    monkeypatch.setattr(threading, "excepthook", reports.append)
 
     def make() -> str:
         raise RuntimeError("no")
@@ -190,7 +192,34 @@ def test_a_kernel_that_cannot_be_made_is_reported_once_and_numpy_used(monkeypatc
     job = ahead.Ahead(make)
     ahead.finish()
     assert job.get() is None
-    assert [str(r.exc_value) for r in reports] == ["no"]
+    assert [(str(r.exc_value), *r.exc_value.__notes__) for r in reports] == [
+        ("no", "a kernel could not be made; NumPy is used instead")
+    ]
+    threading.ExceptHookArgs(reports[0])  # what Python's own hook takes
+    assert "wengert kernels" in {t.name for t in threading.enumerate()}
+
+
+def test_what_works_beside_the_program_leaves_its_switch_interval_as_it_was() -> None:
+    before = sys.getswitchinterval()
+    first, second = beside(), beside()
+    first.__enter__()
+    second.__enter__()
+    assert sys.getswitchinterval() < before
+    first.__exit__(None, None, None)
+    assert sys.getswitchinterval() < before
+    second.__exit__(None, None, None)
+    assert sys.getswitchinterval() == before
+
+
+def test_an_array_that_is_not_aligned_stays_with_numpy_after_one_of_its_shape_that_is() -> None:
+    memory = np.zeros(4 * 100 + 1, np.uint8)
+    uneven = from_array(memory[1:].view(np.float32))
+    with watched() as launches:
+        assert (wg.zeros(100) + 1).sum().item() == 100
+        aligned = len(launches)
+        np.testing.assert_array_equal((uneven + 1).numpy(), np.ones(100, np.float32))
+    assert aligned
+    assert len(launches) == aligned
 
 
 def test_off_means_numpy() -> None:
@@ -226,3 +255,23 @@ def test_halves_forward_and_backward(dtype: Any) -> None:
 
     for got, want in zip(*both(chain), strict=True):
         np.testing.assert_allclose(got, want, rtol=0.05, atol=0.02)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_was_saved_is_unpacked_once_whether_there_is_a_kernel_or_not(
+    there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not there:
+        monkeypatch.setattr(native, "rule", lambda *given: NotImplemented)
+    unpacked: list[Any] = []
+    x = wg.ones(100, requires_grad=True)
+
+    def unpack(tensor: Any) -> Any:
+        unpacked.append(tensor)
+        return tensor
+
+    with wg.autograd.graph.saved_tensors_hooks(lambda t: t, unpack):
+        y = x.sin()
+    y.sum().backward()
+    assert len(unpacked) == 1
+    np.testing.assert_allclose(x.grad.numpy(), np.cos(np.ones(100)), rtol=1e-6)

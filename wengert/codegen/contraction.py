@@ -1,8 +1,8 @@
 """Matrix products as kernels: all tiles of ranges of blocks, with what is done to a sum before it is stored.
 
 One kernel serves every size, layout and number of batches of its dtypes and :class:`Epilogue`: operands are given by strides,
-whether they are read in place or were packed into panels (:mod:`wengert.codegen.panels`). B may also be packed here, panel by
-panel, just before it is used: a panel is then written to the first cache and read from there. The range is that of the blocks
+whether they are read in place or were packed into panels (:mod:`wengert.codegen.panels`). B may also be packed here, a few
+panels at a time, just before they are used, so that they are read from the first caches. The range is that of the blocks
 of the result, counted batch by batch, column block by column block, row block by row block. k may be cut: every part but the
 last leaves its sums in ``partial``, from where the next goes on, so that cutting changes no bit of the result.
 """
@@ -36,14 +36,15 @@ from wengert.codegen.build import (
 from wengert.codegen.epilogue import Epilogue, Function
 from wengert.codegen.lanes import BYTE, I64, POINTER, Value, element_type, type_of, vector_of
 from wengert.codegen.microkernel import Arithmetic, Left, Right, Tile, multiply_add, row_pointers, zeros
-from wengert.codegen.panels import packing
+from wengert.codegen.panels import Packing
 from wengert.loops.scalar import size_of
 
 __all__ = ["PANEL", "Batch", "Places", "Product", "Slot", "emit_product", "masked_reads"]
 
 LINE: Final = 64  # bytes of a cache line
 BEGINNING: Final = 4  # lines of the next panel of A: from there on the processor sees where it goes
-PANEL: Final = 36 * 1024  # bytes of the panel of B that a thread has room for
+TOGETHER: Final = 2  # panels of B that are packed at once: neighbours share lines and pages of memory
+PANEL: Final = 48 * 1024  # bytes that a thread has for each of them
 
 
 class Slot(IntEnum):
@@ -134,9 +135,10 @@ class Product:
 
     def _tiles(self) -> None:
         """Emit the functions for tiles, and the one that packs a panel of B."""
-        self.panel = self.b.alloca(ir.ArrayType(BYTE, PANEL))
-        self.panel.align = LINE
-        self.pack = packing(self.module, self.dtype, self.how, self.tile.columns, self.tile.lanes)
+        self.panels = self.b.alloca(ir.ArrayType(BYTE, TOGETHER * PANEL))
+        self.panels.align = LINE
+        one = Packing(self.module, self.dtype, self.how, self.tile.columns, self.tile.lanes)
+        self.pack = one.together(self.module, TOGETHER, PANEL)
         self.edge = self._edge()
         self.full = {v: self._full(self.tile._replace(vectors=v)) for v in range(1, self.tile.vectors + 1)}
 
@@ -175,15 +177,20 @@ class Product:
         top, bottom = self._span(b, row, Slot.row_panels, tile.rows, rows)
         near, far = self._span(b, column, Slot.column_panels, tile.columns, columns)
 
-        def across(b: Any, j: Any, _: Any) -> None:
-            right = self._right(b, addresses[Batch.right], j, columns)
+        def group(b: Any, first: Any, _: Any) -> None:
+            panels, apart = self._right(b, addresses[Batch.right], first, far)
 
-            def down(b: Any, i: Any, _: Any) -> None:
-                self._tile(b, self._places(b, addresses, right, i, j, rows, columns))
+            def across(b: Any, j: Any, _: Any) -> None:
+                right = at(b, panels, times(b, b.udiv(minus(b, j, first), number(tile.columns)), apart))
 
-            loop(b, top, bottom, down, step=tile.rows)
+                def down(b: Any, i: Any, _: Any) -> None:
+                    self._tile(b, self._places(b, addresses, right, i, j, rows, columns))
 
-        loop(b, near, far, across, step=tile.columns)
+                loop(b, top, bottom, down, step=tile.rows)
+
+            loop(b, first, minimum(b, plus(b, first, TOGETHER * tile.columns), far), across, step=tile.columns)
+
+        loop(b, near, far, group, step=TOGETHER * tile.columns)
 
     def _span(self, b: Any, index: Any, panels: Slot, size: int, count: Any) -> tuple[Any, Any]:
         """Return the first row (or column) of a block, and the one after its last."""
@@ -196,16 +203,17 @@ class Product:
         index = b.udiv(j, number(self.tile.columns))
         return at(b, matrix, times(b, index, slot(b, self.args, Slot.right_panel)))
 
-    def _right(self, b: Any, matrix: Any, j: Any, columns: Any) -> Any:
-        """Return the address of a panel of B, packed if it is to be."""
+    def _right(self, b: Any, matrix: Any, j: Any, far: Any) -> list[Any]:
+        """Return where some panels of B begin, packed if they are to be, and how far apart they are."""
         source = self._panel(b, matrix, j)
         along, across, count = (slot(b, self.args, s) for s in (Slot.along, Slot.across, Slot.packed))
 
         def packed(b: Any) -> list[Any]:
-            b.call(self.pack, [source, self.panel, across, along, minus(b, columns, j), count])
-            return [self.panel]
+            b.call(self.pack, [source, self.panels, across, along, minus(b, far, j), count])
+            return [self.panels, number(PANEL)]
 
-        return choose(b, b.icmp_signed("!=", count, number(0)), packed, lambda b: [source])[0]
+        as_it_is = [source, slot(b, self.args, Slot.right_panel)]
+        return choose(b, b.icmp_signed("!=", count, number(0)), packed, lambda b: as_it_is)
 
     def _places(self, b: Any, addresses: list[Any], right: Any, i: Any, j: Any, rows: Any, columns: Any) -> Places:
         left, _, partial, out, addend, bias = addresses

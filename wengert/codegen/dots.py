@@ -51,9 +51,9 @@ class _Dots(Product):
     def _tiles(self) -> None:
         self.dots = self._dots()
 
-    def _right(self, b: Any, matrix: Any, j: Any, columns: Any) -> Any:
-        """Return the address of the columns of a tile."""
-        return self._panel(b, matrix, j)
+    def _right(self, b: Any, matrix: Any, j: Any, far: Any) -> list[Any]:
+        """Return where the columns of some tiles begin, and how far apart they are."""
+        return [self._panel(b, matrix, j), slot(b, self.args, Slot.right_panel)]
 
     def _tile(self, b: Any, places: Places) -> None:
         b.call(self.dots, [self.args, *places, self.scratch])

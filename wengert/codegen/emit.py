@@ -6,7 +6,7 @@ is that of the parallel loops at the top of the kernel, counted row by row; a ke
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from llvmlite import ir
@@ -204,10 +204,18 @@ class Emitter(Expressions):
     def loop(self, loop: Loop) -> None:
         """Emit a loop: steps of ``lanes · unroll`` iterations with accumulators of their own, then what is left."""
         self.forget(changes(loop.body))
-        self.hoist(loop)
         spread = loop.lanes if loop.lanes > 1 else 1 if self.lanes is None else self.lanes.width
         copies = [self.start_folds(loop, spread) for _ in range(loop.unroll)]
         start, stop = self.first_lane(loop.start), self.first_lane(loop.stop)
+        with self.builder.if_then(self.builder.icmp_signed("<", start, stop)):
+            self.memo.append({})
+            self.hoist(loop)
+            self.iterations(loop, start, stop, copies)
+            self.memo.pop()
+        self.finish_folds(loop, copies)
+
+    def iterations(self, loop: Loop, start: Any, stop: Any, copies: list[dict[tuple[str, int], Any]]) -> None:
+        """Emit the iterations of a loop that has some."""
         step, chunk = loop.lanes * loop.step, loop.lanes * loop.unroll * loop.step
 
         def whole(i: Any) -> None:
@@ -230,7 +238,6 @@ class Emitter(Expressions):
             self.iteration(loop, i, copies[0], left if loop.lanes > 1 else None)
 
         self.range(start, stop, step, rest)
-        self.finish_folds(loop, copies)
 
     def iteration(self, loop: Loop, i: Any, accumulators: dict[tuple[str, int], Any], left: Any) -> None:
         """Emit the body of a loop at ``i`` and the lanes after it, of which ``left`` are on (None: all)."""
@@ -301,7 +308,10 @@ class Emitter(Expressions):
         return Value(self.builder.shuffle_vector(value.llvm, ir.Constant(value.llvm.type, ir.Undefined), lanes), True)
 
     def hoist(self, loop: Loop) -> None:
-        """Compute before a loop what its iterations have in common."""
+        """Compute before a loop, which has iterations, what they have in common.
+
+        A loop inside may have none: then what it reads need not be there, and is left to it.
+        """
         own = {loop.variable, *(f.name for f in loop.folds)}
         for s in walk(loop.body):
             if isinstance(s, Loop):
@@ -309,18 +319,25 @@ class Emitter(Expressions):
             elif isinstance(s, Let):
                 own.add(s.name)
         own |= self.written | set(self.stages)
-        seen: set[Scalar] = set()
-        for expression in expressions(loop.body):
-            stack = [expression]
-            while stack:
-                node = stack.pop()
-                if node in seen or not node.args:
-                    continue
-                seen.add(node)
-                if not self.names(node).isdisjoint(own):
-                    stack += node.args if node.op != "rarely" else (node.args[0], node.args[2])
-                elif not OPS[node.op].symbol:
-                    self.value(node)
+        for s in loop.body:
+            if isinstance(s, Loop):
+                self.hoist_from((s.start, s.stop), own)
+                self.hoist_from(expressions(s.body), own | {b.name for b in self.kernel.buffers})
+            else:
+                self.hoist_from(expressions((s,)), own)
+
+    def hoist_from(self, found: Iterable[Scalar], own: set[str]) -> None:
+        """Compute the parts of expressions that depend on none of these names, and are no mere arithmetic."""
+        stack, seen = list(found), set[Scalar]()
+        while stack:
+            node = stack.pop()
+            if node in seen or not node.args:
+                continue
+            seen.add(node)
+            if not self.names(node).isdisjoint(own):
+                stack += node.args if node.op != "rarely" else (node.args[0], node.args[2])
+            elif not OPS[node.op].symbol:
+                self.value(node)
 
 
 def changes(statements: tuple[Statement, ...]) -> set[str]:

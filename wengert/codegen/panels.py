@@ -6,6 +6,7 @@ microkernel reads: bfloat16 a float32, int8 an int16 beside its neighbour along 
 (:class:`wengert.codegen.microkernel.Arithmetic`). The range of the kernel is that of the panels, batch by batch.
 """
 
+from copy import copy
 from enum import IntEnum, auto
 from typing import Any, Final
 
@@ -38,7 +39,7 @@ from wengert.loops.scalar import size_of
 LINE: Final = 64  # bytes of a cache line
 STEPS_AHEAD: Final = 16  # rows of B that the second cache is asked for: in the first, those a page apart collide
 
-__all__ = ["PanelSlot", "emit_panels", "packing", "transpose"]
+__all__ = ["Packing", "PanelSlot", "emit_panels", "transpose"]
 
 
 class PanelSlot(IntEnum):
@@ -62,7 +63,7 @@ class PanelSlot(IntEnum):
 def emit_panels(dtype: str, how: Arithmetic, width: int, lanes: int, name: str = "panels") -> str:
     """Return the LLVM IR of a kernel whose arguments are :class:`PanelSlot`."""
     b, args, begin, end = kernel(name)
-    pack = packing(b.module, dtype, how, width, lanes)
+    pack = Packing(b.module, dtype, how, width, lanes).function
     across, along, bytes_of_panel, count, k, panels, table = (slot(b, args, s) for s in list(PanelSlot)[:7])
 
     def panel(b: Any, index: Any, _: Any) -> None:
@@ -78,16 +79,12 @@ def emit_panels(dtype: str, how: Arithmetic, width: int, lanes: int, name: str =
     return finish(b)
 
 
-def packing(module: Any, dtype: str, how: Arithmetic, width: int, lanes: int) -> Any:
-    """Emit the function that packs one panel: ``pack(source, target, across, along, count, k)``.
+class Packing:
+    """Emits the function that packs one panel: ``pack(source, target, across, along, count, k)``.
 
-    ``count`` is how many rows of A (columns of B) there are from the first of the panel on. ``k`` counts elements.
+    ``count`` is how many rows of A (columns of B) there are from the first of the panel on. ``k`` counts elements. There
+    are three ways through a panel: neighbours across are neighbours in memory, neighbours along are, or neither.
     """
-    return _Packing(module, dtype, how, width, lanes).function
-
-
-class _Packing:
-    """Emits the three ways through a panel: neighbours across are neighbours in memory, neighbours along are, neither."""
 
     def __init__(self, module: Any, dtype: str, how: Arithmetic, width: int, lanes: int) -> None:
         self.dtype, self.how, self.width, self.lanes = dtype, how, width, lanes
@@ -101,6 +98,29 @@ class _Packing:
         b.ret_void()
         self.function = b.function
 
+    def together(self, module: Any, panels: int, apart: int) -> Any:
+        """Emit the function that packs up to some panels, side by side if rows of them are rows in memory."""
+        arguments = [POINTER, POINTER, *[I64] * 4]
+        b, (source, target, across, along, count, k) = function(module, "together", VOID, arguments, internal=True)
+        here = copy(self)
+        here.source, here.target, here.along = source, target, along
+        beside = b.icmp_signed("==", across, number(self.size))
+        all_there = b.icmp_signed(">=", count, number(panels * self.width))
+
+        def one(b: Any, j: Any, _: Any) -> None:
+            place = at(b, target, times(b, b.udiv(j, number(self.width)), apart))
+            b.call(self.function, [at(b, source, times(b, j, across)), place, across, along, minus(b, count, j), k])
+
+        even = b.icmp_signed("==", b.urem(k, number(self.how.group)), number(0))  # no pair lacks its second
+        with b.if_else(b.and_(b.and_(beside, all_there), even)) as (at_once, apiece):
+            with at_once:
+                full = b.udiv(k, number(self.how.group))
+                loop(b, 0, full, lambda b, i, _: here._row(b, i, panels, apart))
+            with apiece:
+                loop(b, 0, minimum(b, count, panels * self.width), one, step=self.width)
+        b.ret_void()
+        return b.function
+
     def _panel(self, b: Any) -> None:
         """Emit the ways: by vectors as far as they go, the rest element by element."""
         full = b.udiv(self.k, number(self.how.group))  # steps whose elements are all there
@@ -111,7 +131,7 @@ class _Packing:
             whole = b.icmp_signed("==", self.filled, number(self.width))
             with b.if_else(whole) as (all_there, some):
                 with all_there:
-                    loop(b, 0, full, self._row)
+                    loop(b, 0, full, lambda b, i, _: self._row(b, i, 1, 0))
                 with some:
                     loop(b, 0, full, self._short_row)
             return [full]
@@ -134,14 +154,15 @@ class _Packing:
 
     # ---- neighbours across are neighbours in memory
 
-    def _row(self, b: Any, i: Any, _: Any) -> None:
-        """Emit one step along."""
+    def _row(self, b: Any, i: Any, panels: int, apart: int) -> None:
+        """Emit one step along of some panels."""
         line, out = at(b, self.source, times(b, times(b, i, self.how.group), self.along)), self._place(b, i)
-        for offset in range(0, self.width * self.size, LINE):
+        for offset in range(0, panels * self.width * self.size, LINE):
             prefetch(b, at(b, line, times(b, self.along, STEPS_AHEAD), offset))
         lanes = min(self.lanes, self.width)
-        for start in range(0, self.width, lanes):
-            write(b, self._vector(b, line, start, lanes), at(b, out, start * self.how.size))
+        for start in range(0, panels * self.width, lanes):
+            panel, within = divmod(start, self.width)
+            write(b, self._vector(b, line, start, lanes), at(b, out, panel * apart + within * self.how.size))
 
     def _short_row(self, b: Any, i: Any, _: Any) -> None:
         """Emit one step along of a panel that is narrower: vectors as far as there are whole ones, then elements."""

@@ -9,12 +9,13 @@ import importlib
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from wengert.settings import settings
 
-__all__ = ["Native", "native"]
+__all__ = ["Native", "beside", "native"]
 
 OFF = 1 << 62
 
@@ -28,7 +29,37 @@ def _smallest() -> int:
 
 
 SMALLEST = _smallest()
-PAUSE = 0.0005  # seconds a thread may keep Python's lock while the runtime is loaded (5 ms otherwise)
+PAUSE = 0.0005  # seconds a thread may keep Python's lock while one works beside it (5 ms otherwise)
+
+
+class _Beside:
+    """What threads that work beside the program share: how many there are, and the interval the program had before."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.threads = 0
+        self.interval = 0.0
+
+
+_beside = _Beside()
+
+
+@contextmanager
+def beside() -> Iterator[None]:
+    """Let the other threads of the program have Python's lock more often while this one works for them."""
+    shared = _beside
+    with shared.lock:
+        if not shared.threads:
+            shared.interval = sys.getswitchinterval()
+            sys.setswitchinterval(min(shared.interval, PAUSE))
+        shared.threads += 1
+    try:
+        yield
+    finally:
+        with shared.lock:
+            shared.threads -= 1
+            if not shared.threads:
+                sys.setswitchinterval(shared.interval)
 
 
 class Native:
@@ -84,20 +115,20 @@ def load() -> None:
 
 def _close_in_child() -> None:
     """In the child of a fork while another thread loaded the runtime: nobody will finish that here, so NumPy does all."""
+    global _beside
     if native.loaders - {threading.get_ident()}:
         native.run = native.rule = lambda *given: NotImplemented
         native.update = lambda *given: False
         native.smallest, settings.native = OFF, "off"
     native._loading = None
+    if _beside.threads:  # they do not exist here
+        sys.setswitchinterval(_beside.interval)
+    _beside = _Beside()
 
 
 def _load_beside() -> None:
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(min(interval, PAUSE))
-    try:
+    with beside():
         load()
-    finally:
-        sys.setswitchinterval(interval)
 
 
 native = Native()

@@ -199,7 +199,12 @@ class Machine:
         self.inside(s.buffer, places)
         if s.add:
             self.was_written(s.buffer, places)
-            np.add.at(self.arrays[s.buffer], places, value if places else value.sum(dtype=value.dtype))
+            target = self.arrays[s.buffer]
+            if places:
+                np.add.at(target, places, value)
+            else:  # one after the other: a sum of zeros starts at +0, and the sign would be lost
+                for v in value.reshape(-1):
+                    target[()] += v
         else:
             self.arrays[s.buffer][places] = value if places else value[-1]
         if s.buffer in self.written:

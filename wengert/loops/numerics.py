@@ -90,7 +90,8 @@ def fma(a: Any, b: Any, c: Any) -> Any:
 
 
 def _gelu_tanh(x: Any) -> Any:
-    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    """x · sigmoid(2u), which is ½x(1 + tanh u) without its cancellation for negative x."""
+    return x / (1 + np.exp(-2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
 _MATH: Final[dict[str, Callable[..., Any]]] = {

@@ -7,7 +7,9 @@ generation expands to machine operations and the evaluator gives to NumPy.
 
 import math
 import operator
+import os
 import struct
+import threading
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
@@ -16,7 +18,7 @@ import numpy as np
 
 __all__ = [
     "BINARY_MATH", "DTYPES", "OPS", "UNARY_MATH", "Row", "Scalar", "as_scalar", "bits", "cast", "const", "fingerprint", "index",
-    "is_float", "is_integer", "lookup", "make", "math_call", "param", "postorder", "rarely", "select", "size_of", "substitute",
+    "is_float", "is_integer", "lookup", "make", "param", "postorder", "rarely", "select", "size_of", "substitute",
     "var", "width",
 ]  # fmt: skip
 
@@ -72,6 +74,17 @@ OPS.update({name: Row(1, "same") for name in UNARY_MATH})
 OPS.update({name: Row(2, "same") for name in BINARY_MATH})
 
 _nodes: "WeakValueDictionary[Any, Scalar]" = WeakValueDictionary()
+_lock = threading.RLock()  # a collection inside of it may run code that makes nodes
+
+
+def _forget_other_threads() -> None:
+    """Begin anew in the child of a fork, where the thread that held the lock does not exist."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_other_threads)
 
 
 class Scalar:
@@ -195,10 +208,14 @@ def make(op: str, args: tuple[Scalar, ...] = (), dtype: str = "", data: Any = No
         dtype = _result(op, row, args)
     key = (op, tuple(map(id, args)), dtype, _key(data))
     node = _nodes.get(key)
-    if node is None:
-        node = object.__new__(Scalar)
-        node.op, node.args, node.dtype, node.data = op, args, dtype, data
-        _nodes[key] = node
+    if node is not None:
+        return node
+    with _lock:  # of two threads that need the same node, the second finds that of the first
+        node = _nodes.get(key)
+        if node is None:
+            node = object.__new__(Scalar)
+            node.op, node.args, node.dtype, node.data = op, args, dtype, data
+            _nodes[key] = node
     return node
 
 
@@ -303,11 +320,6 @@ def rarely(condition: Scalar, a: Any, b: Any) -> Scalar:
 def lookup(table: tuple[Any, ...], i: Scalar, dtype: str) -> Scalar:
     """Return ``table[i]`` of a constant table; ``i`` must be inside it."""
     return make("lookup", (i,), dtype, table)
-
-
-def math_call(name: str, *args: Scalar) -> Scalar:
-    """Return a function or operation of ``OPS`` by name."""
-    return make(name, args)
 
 
 def postorder(roots: Iterable[Scalar]) -> list[Scalar]:

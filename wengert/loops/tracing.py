@@ -30,12 +30,11 @@ def name_of(dtype: Any) -> str:
     """Return the name kernels have for a NumPy dtype.
 
     Raises:
-        Untraceable: for complex numbers and other dtypes that kernels do not have.
+        Untraceable: for complex numbers, foreign byte order and other dtypes that kernels do not have.
     """
-    try:
-        return DTYPE_NAMES[dtype.name]
-    except KeyError:
-        raise Untraceable(f"kernels have no dtype {dtype}") from None
+    if dtype.name not in DTYPE_NAMES or not dtype.isnative:
+        raise Untraceable(f"kernels have no dtype {dtype}")
+    return DTYPE_NAMES[dtype.name]
 
 
 def placeholder(position: int, dtype: str) -> Scalar:

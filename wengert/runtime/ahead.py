@@ -7,17 +7,16 @@ the order in which they were first needed. Where ``settings.native`` is "wait" t
 import atexit
 import os
 import queue
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from wengert.core.native import beside
 from wengert.settings import settings
 
 __all__ = ["Ahead", "finish"]
 
 Made = TypeVar("Made")
-PAUSE = 0.0005  # seconds a thread may keep Python's lock while kernels are made (5 ms otherwise)
 
 _lock = threading.Lock()
 _queue: "queue.SimpleQueue[Ahead[Any] | None]" = queue.SimpleQueue()
@@ -71,22 +70,15 @@ def _work(jobs: "queue.SimpleQueue[Ahead[Any] | None]") -> None:
             continue
         if job is None:
             return
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(min(interval, PAUSE))
         try:
-            job.run()
+            with beside():
+                job.run()
         except Exception as error:  # the kernel does not exist then; whoever makes it synchronously sees why
             job._done, job._make = True, None
-            sys.unraisablehook(_unraisable(error))
-        finally:
-            sys.setswitchinterval(interval)
-
-
-def _unraisable(error: Exception) -> Any:
-    return type("Unraisable", (), {
-        "exc_type": type(error), "exc_value": error, "exc_traceback": error.__traceback__,
-        "err_msg": "a kernel could not be made; NumPy is used instead", "object": None,
-    })  # fmt: skip
+            error.add_note("a kernel could not be made; NumPy is used instead")
+            threading.excepthook(
+                threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
+            )
 
 
 def finish() -> None:

@@ -1,16 +1,17 @@
 """How a matrix product is cut: what is packed, how much of k at a time, and the blocks that threads take.
 
 The numbers follow the caches (K. Goto and R. van de Geijn, "Anatomy of high-performance matrix multiplication", 2008): a
-panel of B and the tile's rows of A stay in the first, a block of A in the second. None of them changes a result.
+panel of B and the tile's rows of A stay in the first, a block of A comes from the last. None of them changes a result.
 """
 
 from typing import Final, NamedTuple
 
+from wengert.codegen.contraction import PANEL
 from wengert.codegen.microkernel import Tile
 
 __all__ = ["Blocks", "Problem", "cut", "fitting", "parts"]
 
-FIRST_CACHE: Final = 24 * 1024  # bytes of a panel of B
+FIRST_CACHE: Final = PANEL * 2 // 3  # bytes of a panel of B, about
 IN_PLACE: Final = 16 * 1024  # bytes of B that is not worth packing
 REUSED: Final = 2  # tiles that read a panel of B, above which it is
 LEFT: Final = 3 * 512 * 1024  # bytes of a block of A
@@ -56,11 +57,10 @@ def _rounded(size: int, step: int) -> int:
 
 
 def _depth(k: int, tile: Tile, unit: int) -> int:
-    """Return how much of k is taken at a time of packed B: about what the first cache holds, in equal parts."""
+    """Return how much of k is taken at a time of packed B, in equal parts: at most what a panel has room for."""
     most = max(64, FIRST_CACHE // (tile.columns * unit))
-    if k <= most + most // 2:
-        return k
-    return _rounded(parts(k, parts(k, most)), 8)
+    cuts = max(1, round(k / most))
+    return _rounded(parts(k, cuts), 8) if cuts > 1 else k
 
 
 def cut(problem: Problem, tile: Tile, unit: int, threads: int, *, masks: bool, dots: bool) -> Blocks:
@@ -81,15 +81,17 @@ def cut(problem: Problem, tile: Tile, unit: int, threads: int, *, masks: bool, d
     )
     rows = _rounded(min(problem.rows, max(tile.rows, LEFT // (depth * unit))), tile.rows)
     columns = _rounded(min(problem.columns, WIDE) if problem.rows > 1 else problem.columns, tile.columns)
-    return Blocks(pack_left, pack_right, depth, *_shared(problem, tile, rows, columns, threads))
+    return Blocks(pack_left, pack_right, depth, *_shared(problem, tile, rows, columns, threads, pack_right))
 
 
-def _shared(problem: Problem, tile: Tile, rows: int, columns: int, threads: int) -> tuple[int, int]:
-    """Return smaller blocks where there would be too few for all threads."""
+def _shared(problem: Problem, tile: Tile, rows: int, columns: int, threads: int, packed: bool) -> tuple[int, int]:
+    """Return smaller blocks where there would be too few for all threads; every row of blocks packs B anew."""
     work = problem.batches * problem.rows * problem.columns * problem.k
     wanted = min(SHARES * threads, work // TASK) if threads > 1 else 1
     while problem.batches * parts(problem.rows, rows) * parts(problem.columns, columns) < wanted:
-        if rows > 4 * tile.rows and rows >= columns:
+        if columns > 4 * tile.columns and (packed or columns > rows):
+            columns = _rounded(parts(columns, 2), tile.columns)
+        elif rows > 4 * tile.rows:
             rows = _rounded(parts(rows, 2), tile.rows)
         elif columns > tile.columns:
             columns = _rounded(parts(columns, 2), tile.columns)

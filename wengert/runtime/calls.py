@@ -3,23 +3,19 @@
 import ctypes
 import functools
 from collections.abc import Callable
-from typing import Any, Final, ParamSpec
+from typing import Any, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wengert.codegen.cache import library
+from wengert.loops.tracing import DTYPE_NAMES
 from wengert.runtime.ahead import Ahead
 from wengert.runtime.workers import parallel_for
 
 __all__ = ["Absent", "Kernels", "dtype_name", "kernels", "or_numpy", "slots"]
 
 P = ParamSpec("P")
-
-_NAMES: Final = {
-    "bool": "bool", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8", "uint16": "u16",
-    "uint32": "u32", "uint64": "u64", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64",
-}  # fmt: skip
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str | None:
@@ -28,7 +24,7 @@ def dtype_name(dtype: np.dtype[Any]) -> str | None:
     >>> dtype_name(np.dtype(np.float16)), dtype_name(np.dtype(">f4"))
     ('f16', None)
     """
-    return _NAMES.get(dtype.name) if dtype.isnative else None
+    return DTYPE_NAMES.get(dtype.name) if dtype.isnative else None
 
 
 class Absent(Exception):  # noqa: N818 - no error: NumPy does the work

@@ -4,7 +4,7 @@ The result does not depend on the number of threads, nor on how the operands lie
 products in the order of k. A call whose shapes, strides and dtypes were seen before does no planning.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,16 @@ _TOTALS: Final[dict[str, np.dtype[Any]]] = {
 }
 
 _plans: dict[Any, Plan] = {}  # by the shapes, strides and dtypes of a product in the form that is computed
-_known: dict[Any, tuple[Plan, bool]] = {}  # by those of operands alone; and whether the transposed product is computed
+_known: dict[Any, "_Known"] = {}  # by those of the arguments, where all are read as they are
+
+
+class _Known(NamedTuple):
+    """How a call is computed: by which plan, whether that is of the transposed product, and what its result is."""
+
+    plan: Plan
+    turned: bool
+    shape: tuple[int, ...]
+    dtype: Any
 
 
 def remember(table: dict[Any, Any], key: Any, value: Any) -> Any:
@@ -71,20 +80,17 @@ def matmul(
         >>> matmul(a, b, bias=np.array([-5, 1], np.float32), activation="relu").tolist()
         [[0.0, 4.0], [0.0, 4.0]]
     """
-    plain = out is None and beta is None and addend is None and bias is None
-    if plain:
-        key = (a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype, activation, chosen.number)
-        known = _known.get(key)
-        if known is not None:
-            plan, turned = known
-            out = plan.empty(plan.shape, plan.dtype)
-            if turned:
-                plan(Call(b.T, a.T, out, None, None, alpha, 0))
-                return out.reshape(-1, 1)
-            plan(Call(a, b, out, None, None, alpha, 0))
-            return out
     if beta is None:
         beta = 0 if addend is None else 1
+    plain = out is None and (beta != 0) == (addend is not None)
+    if plain:
+        key = (_form(a), _form(b), _form(addend), _form(bias), activation, chosen.number)
+        known = _known.get(key)
+        if known is not None:
+            out = known.plan.empty(known.shape, known.dtype)
+            left, right = (b, a) if known.turned else (a, b)
+            known.plan(Call(left, right, out, addend, bias, alpha, beta))
+            return out
     if addend is None and beta != 0:
         if out is None:
             raise ValueError(f"matmul: beta is {beta}, which needs an addend, or an out that holds what is added")
@@ -101,17 +107,28 @@ def matmul(
         call = Call(a, b, out, None, None, alpha, beta)
         call = call._replace(addend=_addend(call, addend if beta != 0 else None), bias=_bias(bias, a, shape))
         plan, done = _run(call, activation)
-        turned = done.out is not out
-        if (
-            plain
-            and a.ndim == b.ndim == 2
-            and (done.b.base is a and done.a.base is b if turned else done.a is a and done.b is b)
-        ):
-            remember(_known, key, (plan, turned))
+        if plain:
+            _keep(key, Call(a, b, out, addend, bias, alpha, beta), plan, done)
     if given is not None and out is not given:
         given[...] = out
         return given
     return out
+
+
+def _form(x: Array | None) -> tuple[Any, ...] | None:
+    return None if x is None else (x.shape, x.strides, x.dtype)
+
+
+def _keep(key: Any, call: Call, plan: Plan, done: Call) -> None:
+    """Remember how a call was computed, unless a copy was made of one of its arguments."""
+    turned = done.out.shape[-1] != call.out.shape[-1]
+    operands = (call.b, call.a) if turned else (call.a, call.b)
+    given, used = (*operands, call.addend, call.bias), (done.a, done.b, done.addend, done.bias)
+    if all(
+        x is y or (x is not None and y is not None and address(x) == address(y))
+        for x, y in zip(given, used, strict=True)
+    ):
+        remember(_known, key, _Known(plan, turned, call.out.shape, call.out.dtype))
 
 
 def _result(a: Array, b: Array, activation: str) -> tuple[tuple[int, ...], Any]:

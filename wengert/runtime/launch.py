@@ -50,10 +50,10 @@ def number_bits(value: Any, dtype: str) -> int:
     (True, True, -1)
     """
     if dtype == "f64":
-        return int(struct.unpack("<q", struct.pack("<d", value))[0])
+        return int(struct.unpack("<q", struct.pack("<d", float(value)))[0])
     if dtype == "f32":
         try:
-            return int(struct.unpack("<i", struct.pack("<f", value))[0])
+            return int(struct.unpack("<i", struct.pack("<f", float(value)))[0])
         except OverflowError:
             return number_bits(math.copysign(math.inf, value), dtype)
     if dtype in ("f16", "bf16"):

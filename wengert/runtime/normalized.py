@@ -36,23 +36,22 @@ class _Seen:
 
     Attributes:
         layout: (n, groups, channels, length). name: the dtype in kernels, None if they do not know it.
+        columns: whether a group's elements lie apart, and those of the groups side by side.
     """
 
     def __init__(self, input: Array, layout: Layout, axes: tuple[int, ...], eps: float) -> None:
-        self.layout, self.axes, self.eps, self.name = layout, axes, float(eps), dtype_name(input.dtype)
         n, groups, channels, length = layout
+        if axes == BATCH and groups == 1:  # one group's elements lie as the positions of one sample do
+            n, length = 1, n * length
+        self.layout, self.axes, self.eps = (n, groups, channels, length), axes, float(eps)
+        self.name, self.columns = dtype_name(input.dtype), axes == BATCH and length == 1 < groups
         if axes == BATCH:
-            self.shape: tuple[int, ...] = (n, groups, length) if length > 1 else (1, n, groups)
-            self.moments: tuple[int, ...] = (groups,) if length > 1 else (1, groups)
+            self.shape: tuple[int, ...] = (1, n, groups) if self.columns else (n, groups, length)
+            self.moments: tuple[int, ...] = (1, groups) if self.columns else (groups,)
             self.weights: tuple[int, ...] = self.moments
         else:
             self.shape = layout if length > 1 else layout[:3]
             self.moments, self.weights = (n, groups), (groups, channels)
-
-    @property
-    def columns(self) -> bool:
-        """Whether a group's elements lie apart, and those of the groups side by side."""
-        return self.axes == BATCH and self.layout[3] == 1
 
     def full(self, array: Array) -> Array:
         """Return an array with all elements as kernels read it."""
@@ -163,6 +162,8 @@ def _by_samples(
         run = launcher(loops.group_norm_backward, seen.name, *names, center, lanes)
         parts = [empty((n, groups, channels), np.float64) for _ in range(2)]
         seen.run(run, lanes, [*given, seen.full(dx), *parts])
+    if groups * channels == 1:  # one column lies as a row does, which is not what ``add`` reads
+        return [part.sum(dtype=np.float64).astype(wide) for part in parts]
     sums = [empty((1, groups * channels), wide) for _ in range(2)]
     where = Lined(1, len(parts[0]), groups * channels)
     pairs = zip(parts, sums, strict=True)

@@ -185,7 +185,7 @@ class Pointwise:
         """Return the list of results, or NotImplemented where NumPy must compute them."""
         inputs = self.inputs
         key: list[Any] = [
-            (a.dtype, a.shape, a.strides) if type(a) is ndarray
+            (a.dtype, a.shape, a.strides, a.flags.aligned) if type(a) is ndarray
             else type(a) if i in inputs and type(a) in _NUMBERS else _constant(a)
             for i, a in enumerate(arguments)
         ]  # fmt: skip

@@ -1,7 +1,7 @@
 """One matrix product as a list of native calls, made once for all arrays of the same shapes, strides and dtypes.
 
-Where operands are read in place and k is not cut there is one step, the product; else operands are packed before, and steps
-go over batches, columns, k and rows, in this order. Steps know addresses as offsets from the arrays that come with a call.
+Where A is read in place and k is not cut there is one step, the product; else A is packed before, and steps go over
+batches, k and rows, in this order. Steps know addresses as offsets from the arrays that come with a call.
 """
 
 import ctypes

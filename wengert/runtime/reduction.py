@@ -215,7 +215,9 @@ def _placed(monoid: str) -> Any:
     def placed(array: Any, dim: Any, keepdim: Any) -> Any:
         if array.dtype.kind not in "fiu" or array.dtype.itemsize < 4 or array.ndim == 0 or not isinstance(dim, int):
             return NotImplemented
-        if array.shape[dim] * 8 > array.size:  # few results: NumPy's search is as fast as memory
+        if (
+            array.shape[dim] * FEW > array.size
+        ):  # NumPy's search is as fast as memory; and parts would be left to combine
             return NotImplemented
         parts = (array.dtype, np.dtype(np.int64))
         found = reduce(array, dim, monoid, array.dtype, element, "placed", parts)

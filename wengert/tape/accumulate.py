@@ -15,7 +15,15 @@ from wengert.core.tensor import from_array, wrote
 
 __all__ = ["accumulate", "into_leaf", "retain"]
 
+
+def _counted_by_asking() -> int:
+    """Return how many references the question for their number adds: 1, and 0 from Python 3.14 on."""
+    probe = object()
+    return sys.getrefcount(probe) - 1
+
+
 _references = sys.getrefcount
+_OURS = 2 + _counted_by_asking()  # references to a gradient that none but :func:`_own` and its caller can see
 _lock = threading.RLock()  # backward passes of several threads may share a leaf
 
 
@@ -35,10 +43,10 @@ def _own(holder: list[Any], like: Any) -> Any:
     """
     g = holder.pop()
     if type(g) is np.ndarray:
-        array, fresh = g, _references(g) <= 3
+        array, fresh = g, _references(g) <= _OURS
     else:
         array = g._payload
-        fresh = _references(g) <= 3 and _references(array) <= 3
+        fresh = _references(g) <= _OURS and _references(array) <= _OURS
     fresh = fresh and array.base is None and array.flags.owndata
     if fresh and (array.flags.c_contiguous or not like.flags.c_contiguous):
         found = array

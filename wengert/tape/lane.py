@@ -68,13 +68,15 @@ def drain(walk: Any, state: State) -> None:
             if waiting is None:
                 continue
             try:
-                found = g if arithmetic == "identity" else None
+                found, saved = g if arithmetic == "identity" else None, None
                 if found is None and large and node.plan.op.batch == "broadcast":
-                    found = native_rule(rule, g, node, slots)
+                    saved = [unpack(node, slot) for slot in slots]
+                    found = native_rule(rule, g, saved)
                 if found is None and arithmetic:
                     found = on_arrays(run, rule, g, node, slots)
                 if found is None:
-                    found = rule(g := wrapped(g), *[unpack(node, slot) for slot in slots])
+                    saved = [unpack(node, slot) for slot in slots] if saved is None else saved
+                    found = rule(g := wrapped(g), *saved)
             except Exception as error:
                 raise noted(error, node) from None
             array = found if type(found) is ndarray else found._payload
@@ -105,10 +107,10 @@ def not_simple(node: OpNode) -> bool:
     return not node.plan.simple or type(node.saved) is Freed
 
 
-def native_rule(rule: Any, g: Any, node: OpNode, slots: Any) -> Any:
+def native_rule(rule: Any, g: Any, saved: list[Any]) -> Any:
     """Run the rule of an element-wise operator as one native kernel; None where there is none."""
     arguments = []
-    for value in (g, *(unpack(node, slot) for slot in slots)):
+    for value in (g, *saved):
         array = value._payload if isinstance(value, Tensor) else value
         if array is not value and type(array) is not ndarray:
             return None

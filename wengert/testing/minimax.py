@@ -41,6 +41,14 @@ class Spec(NamedTuple):
     parts: int = 0
 
 
+def _horner(falling: Any, t: Any) -> Any:
+    """Return the value at ``t`` of a polynomial whose coefficients are given highest power first."""
+    value = mpmath.mpf(0)
+    for coefficient in falling:
+        value = value * t + coefficient
+    return value
+
+
 def _rounded(value: Any, kind: str) -> float:
     return float(np.float32(float(value))) if kind == "f32" else float(value)
 
@@ -78,7 +86,7 @@ def _remez(points: list[Any], values: list[Any], weights: list[Any], terms: int)
         solution = mpmath.lu_solve(matrix, mpmath.matrix([values[k] * weights[k] for k in chosen]))
         coefficients = [solution[k] for k in range(terms)]
         falling = coefficients[::-1]
-        errors = [(v - mpmath.polyval(falling, t)) * w for t, v, w in zip(points, values, weights, strict=True)]
+        errors = [(v - _horner(falling, t)) * w for t, v, w in zip(points, values, weights, strict=True)]
         worst = max(map(abs, errors))
         if best is None or worst < best[0]:
             best = (worst, coefficients)
@@ -131,5 +139,5 @@ def largest_error(spec: Spec, coefficients: tuple[float, ...], count: int = 500)
         for t in _grid(spec.low, spec.high, count):
             value = spec.function(t)
             weight = spec.weight(t) if spec.weight else 1 / abs(value)
-            worst = max(worst, abs(mpmath.polyval(falling, t) - value) * weight)
+            worst = max(worst, abs(_horner(falling, t) - value) * weight)
         return float(worst)
