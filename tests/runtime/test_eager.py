@@ -275,3 +275,17 @@ def test_what_was_saved_is_unpacked_once_whether_there_is_a_kernel_or_not(
     y.sum().backward()
     assert len(unpacked) == 1
     np.testing.assert_allclose(x.grad.numpy(), np.cos(np.ones(100)), rtol=1e-6)
+
+
+def test_a_new_number_in_a_rule_is_no_new_kernel() -> None:
+    x = wg.from_numpy(numbers(90)).requires_grad_()
+
+    def slope(factor: float) -> Any:
+        (g,) = wg.autograd.grad((x * factor).sum(), x)
+        return g.numpy()
+
+    slope(0.5)
+    before = counters()
+    for k in range(100):
+        np.testing.assert_array_equal(slope(k / 7), np.full(90, np.float32(k / 7)))
+    assert counters() == before

@@ -15,17 +15,16 @@ from wengert.testing.opcheck_native import natively
 
 F = wg.nn.functional
 FORK = """
-import os, signal, threading
+import importlib, os, signal, threading, types
 import wengert as wg
 from wengert.core import native as door
 
 begun, gone = threading.Event(), threading.Event()
-real = door.importlib.import_module
 def slowly(name):
     begun.set()
     gone.wait()
-    return real(name)
-door.importlib.import_module = slowly
+    return importlib.import_module(name)
+door.importlib = types.SimpleNamespace(import_module=slowly)
 thread = threading.Thread(target=door.load)
 thread.start()
 begun.wait()

@@ -119,3 +119,9 @@ def test_what_is_left_to_numpy() -> None:
     assert from_array(np.zeros((0, 3))).sum(0).numpy().tolist() == [0, 0, 0]
     with pytest.raises(IndexError):
         from_array(np.zeros((3, 3))).sum(2)
+
+
+def test_long_rows_are_as_accurate_as_numpys() -> None:
+    x = (np.random.default_rng(2).random((9, 300_000)) + 1).astype(np.float32)
+    exact = x.astype(np.float64).sum(1)
+    assert (abs(from_array(x).sum(1).numpy() - exact) / exact).max() < 1.3e-7

@@ -15,6 +15,7 @@ from wengert.codegen import access
 from wengert.codegen.expressions import Expressions
 from wengert.codegen.lanes import BOOL, BYTE, I64, POINTER, Lanes, Value, constant, splat, type_of, vector_of
 from wengert.codegen.operations import intrinsic
+from wengert.errors import KernelError
 from wengert.loops.ir import MONOIDS, Buffer, Fold, Kernel, Let, Loop, Stage, Statement, Store, Update, walk
 from wengert.loops.scalar import OPS, Scalar, index, is_float, make, size_of
 
@@ -72,6 +73,8 @@ class Emitter(Expressions):
         while statements and not isinstance(statements[0], Loop):
             self.statement(statements.pop(0))
         if statements and isinstance(statements[0], Loop) and statements[0].parallel:
+            if len(statements) > 1:
+                raise KernelError(f"kernel {self.kernel.name}: nothing may follow the parallel loops")
             self.parallel(statements[0], begin, end)
         else:
             self.block(tuple(statements))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from wengert.errors import KernelError
 from wengert.settings import settings
 
 __all__ = ["Native", "beside", "native"]
@@ -109,6 +110,8 @@ def load() -> None:
     native.loaders.add(me)
     try:
         importlib.import_module("wengert.runtime.eager").install()
+    except ValueError as error:  # a variable of the environment that says nothing
+        raise KernelError(f"native code cannot be used ({error}); WENGERT_NATIVE=off does without it") from error
     finally:
         native.loaders.discard(me)
 
@@ -127,8 +130,12 @@ def _close_in_child() -> None:
 
 
 def _load_beside() -> None:
-    with beside():
-        load()
+    try:
+        with beside():
+            load()
+    except BaseException:  # which the thread reports
+        native.smallest, settings.native = OFF, "off"
+        raise
 
 
 native = Native()

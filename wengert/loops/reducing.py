@@ -29,6 +29,7 @@ from wengert.loops.scalar import Scalar, cast, index, make
 __all__ = ["COLUMNS", "Reduction", "reduction"]
 
 COLUMNS = 1024  # elements of a block in the form for columns
+CHUNK = 4096  # elements that are summed in float32
 
 Element = Callable[[Scalar, Scalar], tuple[Scalar, ...]]
 
@@ -94,16 +95,34 @@ def _rows(
 ) -> tuple[Statement, ...]:
     """Fold the reduced loops one inside the other, and store what comes out."""
     inner: tuple[Statement, ...] = ()
-    states = value
+    states, wide = value, what.folded
     for depth, d in enumerate(reversed(reduced)):
-        fold = Fold(f"fold{depth}", what.folded, what.monoid)
         start, stop = _range(what, d, reduced[0])
-        lanes, unroll = (what.lanes, 4 if len(value) == 1 else 2) if depth == 0 else (1, 1)
-        body = (*inner, Update(fold.name, states))
-        inner = (Loop(f"i{d}", start, stop, body, (fold,), lanes=lanes, unroll=unroll),)
-        states = fold.results
+        if depth:
+            fold = Fold(f"fold{depth}", wide, what.monoid)
+            inner = (Loop(f"i{d}", start, stop, (*inner, Update(fold.name, states)), folds=(fold,)),)
+            states = fold.results
+            continue
+        inner, states = _innermost(what, f"i{d}", start, stop, value)
+        wide = states[0].dtype if len(states) == 1 else wide
     stores = tuple(Store(b.name, at, cast(s, b.dtype)) for b, s in zip(outs, states, strict=True))
     return (*inner, *stores)
+
+
+def _innermost(
+    what: Reduction, variable: str, start: Scalar, stop: Scalar, value: tuple[Scalar, ...]
+) -> tuple[tuple[Statement, ...], tuple[Scalar, ...]]:
+    """Fold neighbours as vectors; a float32 sum in chunks, whose sums are added in float64, so that long rows lose nothing."""
+    fold = Fold("fold0", what.folded, what.monoid)
+    lanes, unroll = what.lanes, 4 if len(value) == 1 else 2
+    body = (Update(fold.name, value),)
+    if what.monoid != "sum" or what.folded != "f32":
+        return (Loop(variable, start, stop, body, (fold,), lanes=lanes, unroll=unroll),), fold.results
+    chunk, total = index("chunk"), Fold("total", "f64", "sum")
+    end = make("minimum", (chunk + CHUNK, stop))
+    inner = Loop(variable, chunk, end, body, (fold,), lanes=lanes, unroll=unroll)
+    add = Update(total.name, (cast(fold.results[0], "f64"),))
+    return (Loop("chunk", start, stop, (inner, add), (total,), step=CHUNK),), total.results
 
 
 def _columns(

@@ -94,7 +94,7 @@ def lowered(op: Op, arguments: Sequence[Any]) -> Symbol:
     kernel = functools.partial(op.kernel, **options) if options else op.kernel
     try:
         found = kernel(*arguments[:at])
-    except (TypeError, AttributeError, IndexError) as error:
+    except Exception as error:  # NumPy's turn: it will do, or complain
         raise Untraceable(str(error)) from error
     if not isinstance(found, Symbol):
         raise Untraceable("the result is not an element")
@@ -113,7 +113,10 @@ def trace_rule(rule: Callable[..., Any], arguments: Sequence[Any], dtypes: Seque
     with entered(ElementLevel()) as level:
         assert isinstance(level, ElementLevel)
         given = [a if d is None else level.tensor(i, d) for i, (a, d) in enumerate(zip(arguments, dtypes, strict=True))]
-        found = rule(*given)
+        try:
+            found = rule(*given)
+        except Exception as error:  # the rule itself will run, or complain
+            raise Untraceable(str(error)) from error
         if not isinstance(found, Tensor) or not isinstance(found._payload, Element):
             raise Untraceable("the result is not an element")
         symbol = found._payload.symbol

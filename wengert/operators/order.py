@@ -133,14 +133,17 @@ def topk(input: Real, k: Int, dim: Axis = -1, largest: Any = True, sorted: Any =
 
 
 def _chosen(x: Any, k: int, dim: int, largest: Any) -> Any:
-    """Return the places of the k largest or smallest elements, in any order."""
+    """Return the places of the k largest or smallest elements; of equal ones at the border, the first."""
     size = x.shape[dim]
     if k in (0, size):
         shape = [1] * x.ndim
         shape[dim] = k
         return np.broadcast_to(np.arange(k).reshape(shape), (*x.shape[:dim], k, *x.shape[dim + 1 :])).copy()
-    found = np.argpartition(x, size - k if largest else k - 1, axis=dim)
-    return np.take(found, range(size - k, size) if largest else range(k), axis=dim)
+    if largest:  # the reverse of a stable order of the reverse keeps equal ones in order
+        found = size - 1 - np.flip(np.argsort(np.flip(x, dim), axis=dim, kind="stable"), dim)
+    else:
+        found = np.argsort(x, axis=dim, kind="stable")
+    return np.take(found, range(k), axis=dim)
 
 
 def _kth_spec(input: Spec, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Spec, Spec]:
@@ -164,7 +167,7 @@ def _kth_spec(input: Spec, k: int, dim: int = -1, keepdim: bool = False) -> tupl
 def kthvalue(input: Real, k: Int, dim: Axis = -1, keepdim: Any = False) -> Any:
     """Return (values, indices): the ``k``-th smallest element along ``dim``, counted from 1, and its place."""
     _require_k("kthvalue", k, input.shape, dim, 1)
-    found = np.argpartition(rank_one(input), k - 1, axis=dim)
+    found = np.argsort(rank_one(input), axis=dim, kind="stable")
     return taken(input, np.take(found, [k - 1], axis=dim), dim, keepdim)
 
 

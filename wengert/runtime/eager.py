@@ -83,7 +83,8 @@ def run_rule(rule: Any, arguments: Sequence[Any]) -> Any:
         def trace(values: Sequence[Any], kinds: Sequence[Any]) -> Any:
             return [trace_rule(rule, values, kinds)]
 
-        pointwise = _rules[rule] = Pointwise(f"rule at line {rule.__code__.co_firstlineno}", trace, ())
+        name = getattr(rule, "__name__", type(rule).__name__)
+        pointwise = _rules[rule] = Pointwise(f"rule {name}", trace, range(64), yields=True)
     found = pointwise(arguments)
     return found if found is NotImplemented else found[0]
 

@@ -92,7 +92,7 @@ def account(device: Any = None) -> Account:
     if found is None:
         to_device(f"cpu:{number}")
         asked = os.environ.get("WENGERT_MEMORY_LIMIT", "")
-        found = _accounts[number] = Account(number, bytes_of(asked) if asked else UNLIMITED, {})
+        found = _accounts.setdefault(number, Account(number, bytes_of(asked) if asked else UNLIMITED, {}))
     return found
 
 

@@ -174,21 +174,17 @@ class Pointwise:
     Args:
         name: of its kernels. trace: ``(arguments, dtypes) -> [(expression, NumPy dtype), …]``. inputs: which arguments are
             arrays or numbers in their place, which are given with each call; the others are constants.
+        yields: if it cannot be traced with numbers that are not known, take them as constants from then on.
     """
 
-    def __init__(self, name: str, trace: Callable[..., Traced], inputs: Sequence[int]) -> None:
-        self.name, self.trace, self.inputs = name, trace, frozenset(inputs)
+    def __init__(self, name: str, trace: Callable[..., Traced], inputs: Sequence[int], yields: bool = False) -> None:
+        self.name, self.trace, self.inputs, self.yields = name, trace, frozenset(inputs), yields
         self.expressions: dict[Any, Expression | None] = {}
         self.plans: dict[Any, Plan | None] = {}
 
     def __call__(self, arguments: Sequence[Any], outs: Sequence[Any] | None = None) -> Any:
         """Return the list of results, or NotImplemented where NumPy must compute them."""
-        inputs = self.inputs
-        key: list[Any] = [
-            (a.dtype, a.shape, a.strides, a.flags.aligned) if type(a) is ndarray
-            else type(a) if i in inputs and type(a) in _NUMBERS else _constant(a)
-            for i, a in enumerate(arguments)
-        ]  # fmt: skip
+        key = self._key(arguments)
         if outs is not None:
             return self._into(arguments, outs, key)
         try:
@@ -201,6 +197,15 @@ class Pointwise:
                 self.plans.clear()
             self.plans[tuple(key)] = plan
         return NotImplemented if plan is None else plan(arguments, None)
+
+    def _key(self, arguments: Sequence[Any]) -> list[Any]:
+        """Return what a plan depends on."""
+        inputs = self.inputs
+        return [
+            (a.dtype, a.shape, a.strides, a.flags.aligned) if type(a) is ndarray
+            else type(a) if i in inputs and type(a) in _NUMBERS else _constant(a)
+            for i, a in enumerate(arguments)
+        ]  # fmt: skip
 
     def _into(self, arguments: Sequence[Any], outs: Sequence[Any], key: Sequence[Any]) -> Any:
         """Write the results where the caller says; whether that is possible depends on where the arrays lie."""
@@ -217,7 +222,15 @@ class Pointwise:
         except KeyError:
             if len(self.expressions) >= VARIANTS:
                 return None
-            found = self.expressions[marks] = self._expression(arguments, marks, arrays[0].dtype)
+            try:
+                found = self._expression(arguments, marks, arrays[0].dtype)
+            except Untraceable:
+                if self.yields and any(m in _NUMBERS for m in marks):
+                    self.inputs, self.yields = frozenset(), False
+                    self.plans.clear()
+                    return self._plan(arguments, outs, self._key(arguments))
+                found = None
+            self.expressions[marks] = found
         return None if found is None else found.plan(arguments, outs)
 
     def _expression(self, arguments: Sequence[Any], marks: Sequence[Any], common: Any) -> Expression | None:
@@ -231,10 +244,7 @@ class Pointwise:
             if is_number or (type(a) is np.ndarray and not a.ndim):
                 numbers.append(i)
             kinds.append(common if is_number else a.dtype if type(a) is np.ndarray else None)
-        try:
-            return Expression(self.name, self.trace(arguments, kinds), kinds, numbers)
-        except Untraceable:
-            return None
+        return Expression(self.name, self.trace(arguments, kinds), kinds, numbers)
 
 
 def _constant(value: Any) -> Any:
@@ -244,4 +254,4 @@ def _constant(value: Any) -> Any:
 
 def _holds(dtype: Any, number: type) -> bool:
     """Whether a Python number of a type takes the dtype of the array beside it."""
-    return dtype.kind == "f" or (dtype.kind in "iu" and number is not float)
+    return dtype.kind in "fV" or (dtype.kind in "iu" and number is not float)
