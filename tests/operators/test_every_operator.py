@@ -82,5 +82,5 @@ def test_opcheck_names_what_failed(monkeypatch):
 def test_every_check_is_known_by_name():
     assert set(CHECKS) == {
         "spec", "determinism", "layouts", "aliasing", "vjp", "jvp", "second order", "forward over reverse", "vmap",
-        "precisions", "inplace",
+        "precisions", "inplace", "native",
     }  # fmt: skip

@@ -14,6 +14,7 @@ from tests.runtime.counting import loop, random_loops, slow
 from wengert.runtime import threads, workers
 from wengert.runtime.workers import parallel_call, parallel_for
 threads.set_num_threads(2)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 
 def works():
     counting = random_loops(200, 0)
