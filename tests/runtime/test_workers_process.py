@@ -70,15 +70,23 @@ def test_no_worker_runs_while_the_process_forks() -> None:
 def test_a_fork_while_another_thread_is_in_a_loop() -> None:
     run("""
         work = slow(0.0005)
-        caller = threading.Thread(target=work.run, args=(1500,))
+        forked = threading.Event()
+        rounds = []
+
+        def call():
+            while not forked.is_set():
+                work.run(1500)
+                rounds.append(work.ran[0])
+
+        caller = threading.Thread(target=call)
         caller.start()
         time.sleep(0.05)
         for _ in range(5):
             assert child(works)
-        assert caller.is_alive()
+        forked.set()
         assert works()
         caller.join()
-        assert work.ran[0] == 1500
+        assert rounds and rounds == [1500 * (i + 1) for i in range(len(rounds))]
     """)
 
 

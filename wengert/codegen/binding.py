@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-__all__ = ["compiling", "emit", "llvm", "lock", "optimise"]
+__all__ = ["compiling", "emit", "llvm", "lock", "optimise", "relieve"]
 
 
 class _Gate:
@@ -155,3 +155,22 @@ def emit(module: Any, machine: Any, *, code: bool) -> bytes:
         return string_at(lib.LLVMPY_GetBufferStart(buffer), lib.LLVMPY_GetBufferSize(buffer))
     finally:
         lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+DONT_NEED = 4  # MADV_DONTNEED of Linux
+
+
+def relieve() -> None:
+    """Give the memory back that the machine code of LLVM takes, some 50 MB, until it is run again.
+
+    The system reads the pages from the file when they are next needed. Only Linux shows where they are.
+    """
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+            mapped = [line.split()[:2] for line in maps if "libllvmlite" in line]
+    except OSError:
+        return
+    for span, permissions in mapped:
+        if permissions == "r-xp":  # never written to
+            begin, end = (int(address, 16) for address in span.split("-"))
+            ctypes.CDLL(None).madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), DONT_NEED)

@@ -5,6 +5,7 @@ This room knows only that there may be something faster. The first large array s
 NumPy's result is used.
 """
 
+import gc
 import importlib
 import os
 import sys
@@ -30,7 +31,7 @@ def _smallest() -> int:
 
 
 SMALLEST = _smallest()
-PAUSE = 0.0005  # seconds a thread may keep Python's lock while one works beside it (5 ms otherwise)
+PAUSE = 0.00002  # seconds a thread may keep Python's lock while one works beside it (5 ms otherwise)
 
 
 class _Beside:
@@ -61,6 +62,18 @@ def beside() -> Iterator[None]:
             shared.threads -= 1
             if not shared.threads:
                 sys.setswitchinterval(shared.interval)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Put the collector of garbage off: importing modules calls for it, and it would stop all threads for 50 ms."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class Native:
@@ -131,7 +144,7 @@ def _close_in_child() -> None:
 
 def _load_beside() -> None:
     try:
-        with beside():
+        with beside(), _uncollected():
             load()
     except BaseException:  # which the thread reports
         native.smallest, settings.native = OFF, "off"

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from wengert.codegen.binding import relieve
 from wengert.core.native import beside
 from wengert.settings import settings
 
@@ -79,6 +80,8 @@ def _work(jobs: "queue.SimpleQueue[Ahead[Any] | None]") -> None:
             threading.excepthook(
                 threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
             )
+        if jobs.empty():
+            relieve()
 
 
 def finish() -> None:
