@@ -9,6 +9,7 @@ import numpy as np
 
 from wengert.array.device import devices, index_of, placed, to_device, unplaced
 from wengert.core.interpret import Level, Payload
+from wengert.core.registry import ops
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array, raw
 from wengert.kernels import philox
@@ -166,6 +167,10 @@ class _Parameter:
         """Return the array, its dimensions in front aligned for a draw of ``ndim`` dimensions for each example."""
         if not isinstance(self.value, Tensor):
             return self.value
+        if thread.state.captures is not None:
+            shape = tuple(self.value._payload.shape)
+            own = shape[len(shape) - self.ndim :]
+            return ops.reshape(self.value, (*reversed(self.lead), *(1,) * (ndim - len(own)), *own))
         array = raw(self.value, f"{name}()")
         own = array.shape[array.ndim - self.ndim :]
         return array.reshape((*reversed(self.lead), *(1,) * (ndim - len(own)), *own))
@@ -190,7 +195,10 @@ def _draw_inside(
             for p, n in zip(given, found, strict=True):
                 p.lead.append(1 if n is None else n)
     arrays = [p.array(name, len(shape)) for p in given]
-    tensor = from_array(source.take(_tied(sampler, sizes, tied), (*sizes, *shape), arrays))
+    if levels[0].takes_plain:
+        tensor = levels[0].sampled(name, source, _tied(sampler, sizes, tied), (*sizes, *shape), arrays)
+    else:
+        tensor = from_array(source.take(_tied(sampler, sizes, tied), (*sizes, *shape), arrays))
     for level in owners:
         tensor = level.stacked(tensor)
     return tensor

@@ -43,7 +43,8 @@ def check_writable(name: str, tensor: Any) -> None:
     state = thread.state
     array = tensor._payload
     if type(array) is not np.ndarray:
-        check_writable(name, array.carrier)
+        if array.parts:
+            check_writable(name, array.carrier)
     elif overlaps(array):
         raise InplaceError(
             f"{name}(): several elements of the written tensor (shape {tuple(array.shape)}) share one memory location; "
@@ -190,7 +191,7 @@ def _direct(op: Op, ufunc: Any, tensor: Any, args: tuple[Any, ...]) -> bool:
     """Let the ufunc write into the tensor's own memory where nothing is recorded; False if it is not possible."""
     state = thread.state
     array = tensor._payload
-    if type(array) is not np.ndarray or state.watchers or devices.several:
+    if type(array) is not np.ndarray or state.watchers or state.captures or devices.several:
         return False
     if array.dtype.kind != "f" or array.dtype.itemsize < 4 or ufunc.nin != len(args) + 1:
         return False

@@ -143,6 +143,7 @@ class Level:
     """
 
     title = "a transform"
+    takes_plain = False  # whether operators on plain tensors are its business, too
 
     def __init__(self) -> None:
         self.depth, self.alive = -1, False
@@ -274,7 +275,7 @@ def intercepted(op: Op, values: list[Any], run: Callable[[Op, list[Any]], Any], 
     """Let the stack run an operator; NotImplemented if its arguments are all plain. ``run`` runs any operator."""
     if state.watchers:
         return watched(op, values, lambda given: run(op, given), state)
-    level = highest(_tensors(op, values))
+    level = highest(_tensors(op, values)) or state.captures
     return interpret(level, op, values, state) if level is not None else NotImplemented
 
 

@@ -24,6 +24,8 @@ class State:
         saved_hooks_error: the text that refuses new saved-tensor hooks, or None.
         anomaly: whether backward checks every gradient for NaN; anomaly_nan whether NaN is an error.
         levels: the running transforms, outermost first (see :mod:`wengert.core.interpret`); watchers: what sees every call.
+        captures: the level, at the bottom, that also takes operators on plain tensors, because it writes the program down.
+        marked: whether new tensors must be marked: inference mode is on, or a program is captured.
         walk: the backward pass that is running, or None.
         generator: what this thread draws from where no generator is given; None: the default one.
         run: calls a NumPy kernel with floating-point warnings off. A context entered once costs a twentieth of
@@ -34,10 +36,12 @@ class State:
     __slots__ = (
         "anomaly",
         "anomaly_nan",
+        "captures",
         "generator",
         "grad",
         "inference",
         "levels",
+        "marked",
         "pooled",
         "run",
         "saved_hooks",
@@ -50,7 +54,8 @@ class State:
     def __init__(self) -> None:
         self.grad = True
         self.inference = False
-        self.slow = False
+        self.slow = self.marked = False
+        self.captures: Any = None
         self.levels: list[Any] = []
         self.watchers: tuple[Any, ...] = ()
         self.saved_hooks: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = []
@@ -67,6 +72,8 @@ class State:
     def update(self) -> None:
         """Recompute ``slow`` after a mode has changed."""
         self.slow = self.inference or bool(self.saved_hooks or self.levels or self.watchers)
+        self.captures = self.levels[0] if self.levels and self.levels[0].takes_plain else None
+        self.marked = self.inference or self.captures is not None
 
 
 class Thread:

@@ -242,11 +242,17 @@ class Tensor(TensorMethods):
                 raise DTypeError(f"grad has dtype {value.dtype}, the tensor has dtype {self.dtype}")
             if not same_device(value._payload, self._payload):
                 raise RuntimeError(f"grad is on {value.device}, the tensor is on {self.device}")
-        self._grad = value
+        self._set_grad(value)
 
     @grad.deleter
     def grad(self) -> None:
-        self._grad = None
+        self._set_grad(None)
+
+    def _set_grad(self, value: "Tensor | None") -> None:
+        captures = thread.state.captures
+        if captures is not None:
+            captures.touched(self)
+        self._grad = value
 
     @property
     def data(self) -> Any:
@@ -423,8 +429,11 @@ def from_array(array: Any, cls: type[Any] = Tensor) -> Any:
         state = local.state
     except AttributeError:
         state = thread.state
-    if state.inference:
-        out._cell = INFERENCE
+    if state.marked:
+        if state.inference:
+            out._cell = INFERENCE
+        if state.captures is not None:
+            state.captures.born(out)
     return out
 
 
@@ -452,7 +461,10 @@ def raw(tensor: Any, what: str = "this operation") -> np.ndarray[Any, Any]:
         TransformError: beginning with ``what``, inside a transform in which the tensor has no values of its own.
     """
     payload = tensor._payload
-    return payload if isinstance(payload, np.ndarray) else payload.values(what)
+    if not isinstance(payload, np.ndarray):
+        return payload.values(what)
+    captures = thread.state.captures
+    return payload if captures is None else captures.values(tensor, what)
 
 
 def wrote(tensor: Any, name: str = "an in-place operation") -> None:

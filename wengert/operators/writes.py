@@ -50,7 +50,8 @@ def recording(*values: Any) -> bool:
 
 def computed(*values: Any) -> bool:
     """True if an in-place write must go through an operator: it is recorded, watched, or a transform runs it."""
-    return bool(thread.state.watchers) or not all(_holds_arrays(v) for v in values) or recording(*values)
+    state = thread.state
+    return bool(state.watchers or state.captures) or not all(_holds_arrays(v) for v in values) or recording(*values)
 
 
 def number_as(name: str, value: Any, dtype: Any) -> Any:
@@ -120,7 +121,7 @@ def check_target(name: str, value: Any) -> None:
 def write_recorded(op: Any, write: Callable[..., Any], values: list[Any], name: str) -> Any:
     """Run ``write`` on the memory of the first of the bound values, recorded as a call of ``op``; return it."""
     tensor = values[0]
-    if thread.state.watchers or not all(_holds_arrays(v) for v in values):
+    if thread.state.watchers or thread.state.captures or not all(_holds_arrays(v) for v in values):
         return adopt(name, tensor, execute(op, values))
     result = _result(op, values, name) if recording(*values) else None
     arrays = [_array(v) for v in values]

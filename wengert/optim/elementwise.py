@@ -66,6 +66,10 @@ class Elementwise(Optimizer):
 
     def update(self, group: Group) -> None:
         """Apply the formula to every parameter of the group that has a gradient."""
+        captures = thread.state.captures
+        if captures is not None:
+            self._enter(captures, group)
+            return
         run, state_of = thread.state.run, self.state
         names, own = self.moments(group), self.formula(group)
         formula, key = _prepared(own, group), _key(own, group)
@@ -93,6 +97,36 @@ class Elementwise(Optimizer):
                 run(_apply, formula, arrays, constants)
             version_of(param).bump(name, place)
 
+    def _enter(self, captures: Any, group: Group) -> None:
+        """Enter the update of a group into a program that is being captured.
+
+        The numbers of each step are computed by Python at every call, so a rate that changes needs no other program.
+        """
+        names, own = self.moments(group), self.formula(group)
+        entered = captures.formulas(
+            f"{type(self).__name__}.step", _key(own, group), _prepared(own, group), _apply, len(names)
+        )
+        captures.guard(lambda: (id(self.state), [id(g) for g in self.param_groups]))
+        captures.guard(lambda: _form(group))
+        alike: dict[Any, list[Any]] = {}
+        for param in group["params"]:
+            captures.touched(param)
+            if param.grad is None:
+                continue
+            state = self.state[param]
+            if not state:
+                captures.postpone(f"{type(self).__name__} makes its state in the first step")
+            with captures.outside():
+                step = state["step"].item() if self.counts else 0.0
+            alike.setdefault((step, id(param) if self.per_parameter else 0, param.dtype), []).append((param, state))
+        for (_, _, dtype), members in alike.items():
+            counters = [state["step"] for _, state in members] if self.counts else []
+            numbers = captures.host(_Numbers(self, group, members[0][1], counters), _real_dtype(dtype.numpy))
+            for param, state in members:
+                if self.counts:
+                    ops.add_(state["step"], 1)
+                entered([param, param.grad, *(state[m] for m in names)], numbers)
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over options and state; a step count that is a number, as old files have it, becomes a tensor."""
         super().load_state_dict(state_dict)
@@ -106,6 +140,27 @@ class Elementwise(Optimizer):
         self.begin(state, group)
         for name in names:
             state[name] = self.start(name, param, group)
+
+
+class _Numbers:
+    """The numbers of one step for parameters that have made equally many."""
+
+    def __init__(self, owner: Elementwise, group: Group, state: dict[str, Any], counters: list[Tensor]) -> None:
+        self.owner, self.group, self.state, self.counters = owner, group, state, counters
+
+    def __call__(self) -> tuple[float, ...]:
+        steps = {counter.numpy().item() for counter in self.counters} or {1.0}
+        if len(steps) > 1:
+            raise RuntimeError("parameters that were compiled as having made equally many steps no longer have")
+        return (*_common(self.group), *self.owner.numbers(self.group, self.state, steps.pop() + 1.0))
+
+
+def _form(group: Group) -> tuple[Any, ...]:
+    """What shapes the formula of a group: its options, but for numbers, which are read at each step."""
+    return tuple(
+        bool(v) if k == "weight_decay" else v if isinstance(v, bool | None) else type(v)
+        for k, v in group.items() if k != "params"
+    )  # fmt: skip
 
 
 def _advance(counter: Tensor) -> float:

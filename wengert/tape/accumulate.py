@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wengert.array.device import devices, index_of, placed
-from wengert.core.inplace import overlaps
+from wengert.core.inplace import adopt, overlaps
 from wengert.core.node import Leaf, Node
 from wengert.core.registry import ops
 from wengert.core.state import thread
@@ -55,6 +55,10 @@ def _own(holder: list[Any], like: Any) -> Any:
     return from_array(placed(found, index_of(like.dtype)) if devices.several else found)
 
 
+def _as_tensor(g: Any) -> Any:
+    return from_array(g) if type(g) is np.ndarray else g
+
+
 def into_leaf(node: Leaf, holder: list[Any], create: bool) -> None:
     """Add the gradient at the end of ``holder`` to ``.grad`` of the leaf, then run its post-accumulate hooks.
 
@@ -71,10 +75,15 @@ def into_leaf(node: Leaf, holder: list[Any], create: bool) -> None:
 
 
 def _add_to(tensor: Any, holder: list[Any], create: bool) -> None:
+    captures = thread.state.captures
+    if captures is not None:
+        captures.touched(tensor)
     held = tensor._grad
     given = holder[-1]
     inside = type(given) is not np.ndarray and not isinstance(given._payload, np.ndarray)
-    if create or inside:
+    if captures is not None and held is not None and not create:
+        adopt("backward", held, ops.add(held, _as_tensor(holder.pop())))
+    elif create or inside:
         g = holder.pop()
         tensor._grad = ops.clone(g) if held is None else ops.add(held, g)
         if inside and isinstance(tensor._payload, np.ndarray):
@@ -88,7 +97,7 @@ def _add_to(tensor: Any, holder: list[Any], create: bool) -> None:
         wrote(held, "backward")
     else:
         g = holder.pop()
-        tensor._grad = ops.add(held, from_array(g) if type(g) is np.ndarray else g)
+        tensor._grad = ops.add(held, _as_tensor(g))
 
 
 def retain(node: Node, g: Any, create: bool) -> None:

@@ -119,7 +119,7 @@ class Function:
         """Call the operation and record it; return its result and its context (None if a transform ran it without one)."""
         if thread.state.levels:
             level = highest(a for a in args if isinstance(a, Tensor))
-            if level is not None:
+            if level is not None and not level.takes_plain:
                 return _call_at_level(cls, level, args)
         if cls.forward is Function.forward:
             raise RuntimeError(f"{cls.__name__} has no forward; define it")

@@ -42,7 +42,7 @@ F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 def drain(walk: Any, state: State) -> None:
     """Run ready nodes until none is left."""
     ready, table, targets = walk.ready, walk.table, walk.targets
-    plain = not walk.create and not state.anomaly
+    plain = not walk.create and not state.anomaly and state.captures is None
     keep, freed, run, into_leaves = walk.keep, walk.freed, state.run, walk.into_leaves
     following: Any = None
     while following is not None or ready:

@@ -1,15 +1,31 @@
 """What all learning-rate schedules share."""
 
+import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from wengert.array.shape import as_int
+from wengert.core.state import thread
 from wengert.core.tensor import Tensor
 from wengert.optim.elementwise import number
 from wengert.optim.optimizer import Group, Optimizer
 
 __all__ = ["LRScheduler", "check_positive", "current_rates", "per_group", "set_rate"]
+
+
+def _at_each_call(step: Callable[..., None]) -> Callable[..., None]:
+    """Let a ``step`` method that is called while a program is captured run at each call of the program instead."""
+
+    @functools.wraps(step)
+    def stepping(self: "LRScheduler", *args: Any, **kwargs: Any) -> None:
+        captures = thread.state.captures
+        if captures is None:
+            step(self, *args, **kwargs)
+        else:
+            captures.effect(lambda: step(self, *args, **kwargs))
+
+    return stepping
 
 
 class LRScheduler:
@@ -34,6 +50,11 @@ class LRScheduler:
     base_lrs: list[float]
     _last_lr: list[Any]
     _is_initial = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__:
+            cls.step = _at_each_call(cls.__dict__["step"])  # type: ignore[method-assign]
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         last_epoch = as_int(last_epoch, "last_epoch")
@@ -69,6 +90,7 @@ class LRScheduler:
         """Return the rates set last, one per group."""
         return self._last_lr
 
+    @_at_each_call
     def step(self) -> None:
         """Go to the next epoch and set its rates; to be called after the optimiser's step."""
         if self._step_count == 1 and not self.optimizer.has_stepped:

@@ -1,0 +1,175 @@
+"""One captured run of a function: its graph, where inputs come from, what is done with the results, and when it is right."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wengert import tree
+from wengert.compiling.sources import Argument, Gradient, Guards, Held, Source, form_of
+from wengert.core.interpret import entered
+from wengert.core.place import here
+from wengert.core.state import thread
+from wengert.core.tensor import Tensor, from_array, node_of, replay, version_of
+from wengert.errors import TransformError
+from wengert.graph.capture import Capture, NotCapturable
+from wengert.graph.ir import Graph, Value
+from wengert.graph.storage import Traced
+
+__all__ = ["Program", "capture"]
+
+Runner = Callable[[Sequence[Any]], dict[Value, Any]]
+
+
+class Result:
+    """What becomes of one tensor that the function returns.
+
+    Attributes:
+        kind: "value" (a new tensor of ``value``), "source" (a tensor that came in, or a view of it by ``chain``) or "same" (an
+            object that is returned as it is).
+    """
+
+    __slots__ = ("chain", "item", "kind")
+
+    def __init__(self, kind: str, item: Any, chain: tuple[Any, ...] = ()) -> None:
+        self.kind, self.item, self.chain = kind, item, chain
+
+
+class Program:
+    """A graph with the way in and out of it.
+
+    Attributes:
+        graph: what is computed. sources: of its inputs, in order (None for host inputs). guards: when it may be used.
+        hosts: what Python does first. results: of the function's tensors, and ``structure`` of what it returns.
+        writes: (source, value) pairs. gradients: (source, Result or None) pairs for ``.grad``.
+        run: computes the values from the arrays of the inputs.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.sources: list[Source | None] = []
+        self.guards = Guards()
+        self.hosts: list[Any] = []
+        self.results: list[Result] = []
+        self.structure: Any = None
+        self.writes: list[tuple[Source, Value]] = []
+        self.gradients: list[tuple[Source, Value | None]] = []
+        self.run: Runner | None = None
+
+    def __call__(self, leaves: Sequence[Any]) -> Any:
+        """Run on the leaves of a call's arguments, and return what the function returns."""
+        assert self.run is not None
+        numbers: dict[Value, Any] = {}
+        for host in self.hosts:
+            found = host.do()
+            for value, number in zip(host.values, found if host.values else (), strict=True):
+                numbers[value] = np.asarray(number, value.spec.dtype.numpy)
+        arrays = [
+            numbers[value] if source is None else source.tensor(leaves)._payload
+            for value, source in zip(self.graph.inputs, self.sources, strict=True)
+        ]
+        found = self.run(arrays)
+        return self.finish(found, leaves)
+
+    def finish(self, found: dict[Value, Any], leaves: Sequence[Any]) -> Any:
+        """Write what is to be written, and return what the function returns."""
+        place = here(1)
+        for source, value in self.writes:
+            tensor = source.tensor(leaves)
+            array = found[value]
+            if array is not tensor._payload:
+                np.copyto(tensor._payload, array)
+            version_of(tensor).bump("a compiled function", place)
+        for source, value in self.gradients:
+            source.tensor(leaves)._grad = None if value is None else from_array(found[value])
+        made = [self._made(r, found, leaves) for r in self.results]
+        return tree.unflatten(made, self.structure)
+
+    def _made(self, result: Result, found: dict[Value, Any], leaves: Sequence[Any]) -> Any:
+        if result.kind == "value":
+            return from_array(found[result.item])
+        if result.kind == "source":
+            tensor = result.item.tensor(leaves)
+            return replay(result.chain, tensor) if result.chain else tensor
+        return result.item
+
+
+def capture(function: Callable[..., Any], leaves: Sequence[Any], structure: Any) -> Program:
+    """Run a function on a call's arguments and write down what it does; nothing outside changes.
+
+    Raises:
+        NeedsValues, NotCapturable, NotYet: where it cannot be captured; and whatever the function raises.
+    """
+    level = Capture()
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    level.arguments = {id(t): t for t in tensors}
+    args, kwargs = tree.unflatten(leaves, structure)
+    with entered(level):
+        returned = function(*args, **kwargs)
+        program = _program(level, leaves, returned)
+    return program
+
+
+def _program(level: Capture, leaves: Sequence[Any], returned: Any) -> Program:
+    """Return what a capture came to as a program; called while its level is alive."""
+    program = Program(level.graph)
+    finder = _Finder(level, leaves)
+    found, program.structure = tree.flatten(returned)
+    program.results = [_result(level, finder, leaf, program) for leaf in found]
+    for tensor, value in level.written():
+        program.writes.append((finder.source(tensor), value))
+    for tensor, grad in level.gradients():
+        value = None if grad is None else level.value_of(grad)
+        program.gradients.append((finder.source(tensor), value))
+    graph = level.graph
+    graph.outputs += [r.item for r in program.results if r.kind == "value"]
+    graph.outputs += [v for _, v in program.gradients if v is not None]
+    by_source = {id(level.sources[v]): v for v in graph.inputs if v in level.sources}
+    graph.writes = [(by_source[id(t)], v) for t, v in level.written()]
+    program.sources = [finder.source(level.sources[v]) if v in level.sources else None for v in graph.inputs]
+    program.hosts = level.hosts
+    guards = program.guards
+    guards.forms = [(s, form_of(level.original(s.tensor(leaves)))) for s in program.sources if isinstance(s, Held)]
+    guards.grads = [(finder.source(t), before is not None) for t, before in level.grads.values()]
+    guards.questions = [(ask, answer, "an option of an optimiser") for ask, answer in level.guards]
+    guards.modules = [(ask, answer, name) for ask, answer, name in level.modules]
+    _check_overlaps(level, finder)
+    return program
+
+
+class _Finder:
+    """Says of a tensor from outside how it is found at a call."""
+
+    def __init__(self, level: Capture, leaves: Sequence[Any]) -> None:
+        self._arguments = {id(leaf): i for i, leaf in reversed(list(enumerate(leaves))) if isinstance(leaf, Tensor)}
+        self._gradients = {id(before): tensor for tensor, before in level.grads.values() if before is not None}
+
+    def source(self, tensor: Any) -> Source:
+        """Return where the tensor comes from."""
+        if id(tensor) in self._arguments:
+            return Argument(self._arguments[id(tensor)])
+        if id(tensor) in self._gradients:
+            return Gradient(self.source(self._gradients[id(tensor)]))
+        return Held(tensor)
+
+
+def _result(level: Capture, finder: _Finder, leaf: Any, program: Program) -> Result:
+    if not isinstance(leaf, Tensor):
+        return Result("same", leaf)
+    held = leaf._payload
+    if not isinstance(held, Traced):
+        return Result("value", level.value_of(leaf)) if level.known(held) else Result("source", finder.source(leaf))
+    source = held.storage.source
+    if source is not None and (leaf._node is None or held.chain == ()):
+        return Result("source", finder.source(source), held.chain)
+    return Result("value", level.value_of(leaf))
+
+
+def _check_overlaps(level: Capture, finder: _Finder) -> None:
+    """Refuse a program that writes into memory which another input of it shares in another layout."""
+    tensors = [level.sources[v] for v in level.graph.inputs if v in level.sources]
+    written = [t for t, _ in level.written()]
+    for target in written:
+        for other in tensors:
+            if other is not target and np.may_share_memory(level.array(target), level.array(other)):
+                raise NotCapturable("it writes into memory that another of its tensors shares")

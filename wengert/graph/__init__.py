@@ -1,0 +1,1 @@
+"""Programs as data: capture, the graph and its text, its meaning."""

@@ -1,0 +1,451 @@
+"""Running a function to write down what it does: every operator call becomes a node of a graph.
+
+:class:`Capture` is the level of the interpreter stack at the bottom: operators on tensors of the program, and on plain ones from
+outside, are entered in the graph instead of being run. Everything else is the same program as ever: the tape records,
+backward walks, hooks run, optimisers step.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from wengert.array.dtype import dtype_of
+from wengert.core.apply import execute
+from wengert.core.interpret import Level, Payload, entered
+from wengert.core.operator import Op, Spec
+from wengert.core.place import Place, here
+from wengert.core.registry import operators
+from wengert.core.state import thread
+from wengert.core.tensor import Tensor, from_array, node_of, version_of
+from wengert.errors import TransformError
+from wengert.graph.ir import Graph, Value, values_in
+from wengert.graph.operations import Draw, Formula
+from wengert.graph.storage import Storage, Traced, stand_in
+
+__all__ = ["Capture", "Host", "NeedsValues", "NotCapturable", "NotYet", "capturing", "outside"]
+
+
+class NotCapturable(TransformError):
+    """The program does something that no graph can say."""
+
+
+class NotYet(TransformError):
+    """The program is to run once as it is before it is captured."""
+
+
+class NeedsValues(TransformError):
+    """The program asks for the values of a tensor while it is being captured.
+
+    Attributes:
+        place: the line that asked.
+    """
+
+    def __init__(self, message: str, place: Place) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """Run a block as if nothing were being captured: what it does is done once, now."""
+    state = thread.state
+    levels, state.levels = state.levels, []
+    state.update()
+    try:
+        yield
+    finally:
+        state.levels = levels
+        state.update()
+
+
+class Host:
+    """Something that Python does at each call: ``do()`` gives the numbers for some inputs of the graph, or just acts."""
+
+    __slots__ = ("do", "values")
+
+    def __init__(self, do: Callable[[], Any], values: tuple[Value, ...]) -> None:
+        self.do, self.values = do, values
+
+
+class Capture(Level):
+    """One run of a function that is being written down.
+
+    Attributes:
+        graph: what was written so far.
+        sources: for each input of the graph, where its array is found at a call: a tensor from outside, or a host input.
+        inside: arrays that the function made itself and knows the values of; they become constants.
+        grads: tensors from outside whose ``.grad`` was looked at or set, with what it was before.
+        hosts: what Python does at each call before the graph runs, in order: numbers for inputs, and effects.
+        guards: questions to Python objects, and the answers that the graph is made for. modules: the same of modules.
+        arguments: the tensors that come with each call, by identity; views among them are memory of their own.
+    """
+
+    title = "a function that is being compiled"
+    takes_plain = True
+
+    def __init__(self, decide: Callable[["Capture", Value, str], Any] | None = None) -> None:
+        super().__init__()
+        self.graph = Graph()
+        self.sources: dict[Value, Any] = {}
+        self.inside: dict[int, Any] = {}
+        self.grads: dict[int, tuple[Any, Any]] = {}
+        self.hosts: list[Host] = []
+        self.guards: list[tuple[Callable[[], Any], Any]] = []
+        self.modules: list[tuple[Callable[[], Any], Any, str]] = []
+        self.arguments: dict[int, Any] = {}
+        self._decide = decide
+        self._storages: dict[Any, Storage] = {}
+        self._held: list[Any] = []  # tensors whose identity is a key here
+        self._adopted: list[tuple[Any, Any, Any]] = []
+        self._wrote: dict[int, Storage] = {}
+        self._modules: set[int] = set()
+
+    # ---- operators -------------------------------------------------------------------
+
+    def run(self, op: Op, values: list[Any]) -> tuple[Any, ...]:
+        inputs = op.signature.inputs
+        arguments = tuple(self._argument(v) if i in inputs else v for i, v in enumerate(values))
+        if op.view:
+            found = self._view(op, values, arguments)
+            if found is not None:
+                return found
+        return self.call(op, arguments, self._specs(op, values), here(1))
+
+    def call(self, op: Any, arguments: tuple[Any, ...], specs: Any, place: Place) -> tuple[Any, ...]:
+        """Enter a node, and return its results as tensors with memory of their own."""
+        arrays = [stand_in(s.shape, s.dtype.numpy, order) for s, order in specs]
+        pairs = [(s, a.strides) for (s, _), a in zip(specs, arrays, strict=True)]
+        node = self.graph.call(op, arguments, pairs, place)
+        return tuple(self.tensor(Storage(v), (), v, a) for v, a in zip(node.results, arrays, strict=True))
+
+    def tensor(self, storage: Storage, chain: tuple[Any, ...], value: Value, array: Any) -> Any:
+        """Return a new tensor of the program."""
+        return from_array(Traced(self, storage, chain, value, array))
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return self.value_of(value)
+        if isinstance(value, tuple):
+            return tuple(self._argument(v) for v in value)
+        return value
+
+    def value_of(self, tensor: Any) -> Value:
+        """Return the value that a tensor, of the program or plain, holds now."""
+        held = tensor._payload
+        if not isinstance(held, Traced):
+            held = self.lift(tensor)._payload
+        if held.seen is not held.storage.value:
+            held.value, held.seen = self._replayed(held), held.storage.value
+        return held.value
+
+    def _replayed(self, held: Traced) -> Value:
+        """Return what a tensor holds after its memory was written through another one."""
+        value = held.storage.value
+        for op, values, number in held.chain:
+            arguments = (value, *values[1:])
+            inferred = op.infer([value.spec, *values[1:]])
+            specs = (inferred,) if op.single else tuple(inferred)
+            arrays = [stand_in(s.shape, s.dtype.numpy) for s in specs]
+            node = self.graph.call(op, arguments, [(s, a.strides) for s, a in zip(specs, arrays, strict=True)], here(1))
+            value = node.results[number or 0]
+        return value
+
+    def _specs(self, op: Op, values: list[Any]) -> list[tuple[Spec, tuple[int, ...] | None]]:
+        """Return shape, dtype and memory order of each result.
+
+        Raises:
+            NeedsValues: if the shape depends on values.
+        """
+        inferred = op.infer([_spec_of(v) for v in values])
+        specs = (inferred,) if isinstance(inferred, Spec) else tuple(inferred)
+        order = _memory_order(op, values, specs[0].shape) if op.single and op.batch == "broadcast" else None
+        return [(s, order) for s in specs]
+
+    def _view(self, op: Op, values: list[Any], arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """Return the results of an operator that share its first argument's memory; None if they do not."""
+        source = values[op.signature.inputs[0]]
+        if isinstance(source, tuple):
+            return None
+        held = source._payload
+        found = op.call_kernel([_array_of(v) for v in values])
+        arrays = [found] if op.single else list(found)
+        if not all(np.may_share_memory(a, held.array) or not a.size for a in arrays):
+            return None
+        pairs = [(Spec(a.shape, dtype_of(a.dtype)), a.strides) for a in arrays]
+        node = self.graph.call(op, arguments, pairs, here(1))
+        tensors = []
+        for k, (value, array) in enumerate(zip(node.results, arrays, strict=True)):
+            step = (op, [None, *values[1:]], None if op.single else k)
+            out = self.tensor(held.storage, (*held.chain, step), value, array)
+            out._cell = version_of(source)
+            tensors.append(out)
+        return tuple(tensors)
+
+    # ---- tensors from outside --------------------------------------------------------
+
+    def lift(self, tensor: Any) -> Any:
+        out = self._lifted(tensor)
+        out._node, out._cell = node_of(tensor), version_of(tensor)
+        return out
+
+    def _lifted(self, tensor: Any) -> Any:
+        array = tensor._payload
+        if isinstance(array, Payload):
+            raise NotCapturable(f"a tensor of {array.level.title} is used by a function that is compiled below it")
+        view = tensor._view
+        if view is not None and id(tensor) not in self.arguments:
+            base = view.base
+            held = base._payload if isinstance(base._payload, Traced) else self._lifted(base)._payload
+            made = Traced(self, held.storage, view.chain, held.storage.value, array)
+            made.seen = None  # type: ignore[assignment]
+            out = from_array(made)
+            self.value_of(out)
+            return out
+        storage = self._storage_of(tensor)
+        return self.tensor(storage, (), storage.value, array)
+
+    def _storage_of(self, tensor: Any) -> Storage:
+        """Return the storage of a plain tensor that is no view: one for all tensors on the same memory."""
+        array = tensor._payload
+        key = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
+        found = self._storages.get(key)
+        if found is not None:
+            return found
+        spec = Spec(array.shape, dtype_of(array.dtype))
+        if id(array) in self.inside:
+            storage = Storage(self.graph.constant(spec, array))
+        else:
+            value = self.graph.input(spec, array.strides)
+            self.sources[value] = tensor
+            storage = Storage(value, tensor)
+        self._storages[key] = storage
+        self._held.append((tensor, array))
+        return storage
+
+    def born(self, tensor: Any) -> None:
+        """Take note of a plain tensor that was made while the function ran."""
+        array = tensor._payload
+        if type(array) is np.ndarray:
+            owner = array
+            while type(owner.base) is np.ndarray:
+                owner = owner.base
+            if array.base is None or id(owner) in self.inside or owner is not array:
+                self.inside[id(array)] = array
+
+    def known(self, array: Any) -> bool:
+        """Whether the function made an array itself, so that its values are the same each time."""
+        return id(array) in self.inside
+
+    # ---- writing ---------------------------------------------------------------------
+
+    def admit(self, name: str, tensor: Any, source: Any) -> None:
+        array = tensor._payload
+        if not array.flags.writeable:
+            raise NotCapturable(f"{name}(): the tensor lies in read-only memory; clone() it first")
+        lifted = self.lift(tensor)
+        self._adopted.append((tensor, array, tensor._node))
+        tensor._payload = lifted._payload
+
+    def write(self, name: str, tensor: Any, result: Any) -> None:
+        held = tensor._payload
+        value = self.value_of(result)
+        if value.spec.dtype is not dtype_of(held.dtype):
+            value = self._apply("cast", value, dtype_of(held.dtype))
+        storage = held.storage
+        if held.chain:
+            whole = self._apply("view_write", storage.value, value, held.chain)
+        else:
+            whole = value
+        storage.value = whole
+        held.value = value
+        held.seen = whole
+        if storage.source is not None:
+            self._wrote[id(storage)] = storage
+        version_of(tensor).bump(name, here(1))
+
+    def _apply(self, name: str, *arguments: Any) -> Value:
+        """Enter a node of one result, and return its value."""
+        op = operators()[name]
+        spec = op.infer([a.spec if isinstance(a, Value) else a for a in arguments])
+        array = stand_in(spec.shape, spec.dtype.numpy)
+        return self.graph.call(op, arguments, [(spec, array.strides)], here(1)).results[0]
+
+    def enclose(self, tensor: Any) -> None:
+        """A tensor from outside becomes a leaf: it stays itself."""
+
+    def keep(self, gradient: Any, leaf: Any) -> None:
+        """The gradient of a leaf from outside is noted by :meth:`touched`."""
+
+    def owned(self, tensor: Any, source: Any) -> Any:
+        return tensor
+
+    def array(self, tensor: Any) -> Any:
+        """Return the array of a tensor from outside, also where it was written to."""
+        held = tensor._payload
+        return held.array if isinstance(held, Traced) else held
+
+    def original(self, tensor: Any) -> Any:
+        """Return a tensor from outside as it was before."""
+        if not isinstance(tensor._payload, Traced):
+            return tensor
+        out = from_array(tensor._payload.array)
+        out._node, out._view = tensor._node, tensor._view
+        return out
+
+    def module(self, module: Any) -> None:
+        """Take note of a module that the function uses, and of those below it."""
+        for part in module.modules():
+            if id(part) not in self._modules:
+                self._modules.add(id(part))
+                self._held.append((part, None))
+                self.modules.append((part.snapshot, part.snapshot(), f"{type(part).__name__}"))
+
+    def written(self) -> Iterator[tuple[Any, Value]]:
+        """Yield each tensor from outside whose memory was written, and what it is to hold."""
+        for storage in self._wrote.values():
+            yield storage.source, storage.value
+
+    # ---- values ----------------------------------------------------------------------
+
+    def values(self, held: Any, what: str) -> Any:
+        """Return the array of a tensor of the program, or of a plain one from outside.
+
+        Raises:
+            NeedsValues: where they cannot be had.
+        """
+        tensor = held if isinstance(held, Tensor) else from_array(held)
+        array = tensor._payload
+        if type(array) is np.ndarray and self.known(array):
+            return array
+        value = self.value_of(tensor)
+        if value in self.graph.constants:
+            return self.graph.constants[value]
+        if self._decide is None:
+            raise NeedsValues(self.refusal(what), here(1))
+        return self._decide(self, value, what)
+
+    def refusal(self, what: str) -> str:
+        return (
+            f"{what} needs the values of a tensor while the function is captured, before anything is computed; use where(), "
+            "cond() or while_loop() of wengert, or leave this part out of the compiled function"
+        )
+
+    def call_function(self, function: Any, args: tuple[Any, ...]) -> Any:
+        return NotImplemented
+
+    # ---- random numbers --------------------------------------------------------------
+
+    def sampled(self, name: str, generator: Any, sampler: Any, shape: tuple[int, ...], parameters: Any) -> Any:
+        """Enter a draw from a generator, and return its result.
+
+        Its dtype is learnt from a draw that leaves the generator where it is.
+        """
+        like = [np.ones(p._payload.shape, p._payload.dtype) if isinstance(p, Tensor) else p for p in parameters]
+        dtype = dtype_of(sampler(generator.key, generator.offset, shape, *like)[0].dtype)
+        arguments = tuple(self._argument(p) for p in parameters)
+        return self.call(Draw(name, generator, sampler, shape), arguments, [(Spec(shape, dtype), None)], here(1))[0]
+
+    # ---- what Python does at each call -----------------------------------------------
+
+    def touched(self, tensor: Any) -> None:
+        """Take note of ``.grad`` of a tensor from outside before it is set, or because a decision depends on it."""
+        if type(tensor._payload) is np.ndarray or tensor._payload.storage.source is not None:
+            self.grads.setdefault(id(tensor), (tensor, tensor._grad))
+
+    def guard(self, ask: Callable[[], Any]) -> None:
+        """The graph is right only as long as ``ask()`` gives what it gives now."""
+        self.guards.append((ask, ask()))
+
+    def host(self, numbers: Callable[[], Any], dtype: Any) -> list[Value]:
+        """Return inputs of the graph for numbers that Python computes at each call."""
+        spec = Spec((), dtype_of(dtype))
+        with outside():
+            count = len(numbers())
+        values = [self.graph.input(spec, (), self.graph.fresh("host")) for _ in range(count)]
+        self.hosts.append(Host(numbers, tuple(values)))
+        return values
+
+    def postpone(self, why: str) -> None:
+        """Refuse to capture this time.
+
+        Raises:
+            NotYet: always.
+        """
+        raise NotYet(why)
+
+    outside = staticmethod(outside)
+
+    def effect(self, do: Callable[[], Any]) -> None:
+        """Call ``do()`` at each call, after the host numbers that were asked for before."""
+        self.hosts.append(Host(do, ()))
+
+    def formulas(self, name: str, key: Any, function: Any, apply: Any, moments: int) -> Callable[..., None]:
+        """Return a function of (tensors, numbers) that enters an optimiser's formula; see :class:`Formula`."""
+        formula = Formula(name, key, function, apply, moments)
+        return lambda tensors, numbers: self._formula(formula, tensors, numbers)
+
+    def _formula(self, formula: Formula, tensors: list[Any], numbers: list[Value]) -> None:
+        """Enter a formula, and write its results into the tensors."""
+        arguments = (*(self.value_of(t) for t in tensors), *numbers)
+        written = [tensors[i] for i in formula.written]
+        specs = [(_spec_of(t), None) for t in written]
+        results = self.call(formula, arguments, specs, here(1))
+        for tensor, result in zip(written, results, strict=True):
+            if type(tensor._payload) is np.ndarray:
+                self.admit(formula.name, tensor, result)
+            self.write(formula.name, tensor, result)
+
+    # ---- the end ---------------------------------------------------------------------
+
+    def gradients(self) -> Iterator[tuple[Any, Any]]:
+        """Yield each tensor from outside whose ``.grad`` is another one now, and that (a tensor, or None)."""
+        for tensor, before in self.grads.values():
+            if tensor._grad is not before:
+                yield tensor, tensor._grad
+
+    def end(self) -> None:
+        """Give tensors from outside back what they had: whatever the graph does is done when it runs."""
+        for tensor, array, node in reversed(self._adopted):
+            tensor._payload, tensor._node = array, node
+        for tensor, before in self.grads.values():
+            tensor._grad = before
+        self._adopted.clear()
+
+
+def _spec_of(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        held = value._payload
+        return Spec(held.shape, dtype_of(held.dtype))
+    if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
+        return tuple(_spec_of(v) for v in value)
+    return value
+
+
+def _array_of(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        held = value._payload
+        return held.array if isinstance(held, Traced) else held
+    if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
+        return [_array_of(v) for v in value]
+    return value
+
+
+def _memory_order(op: Op, values: list[Any], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return how the result of an element-wise operator lies: as NumPy would have it, after its arguments."""
+    arrays = [_array_of(values[i]) for i in op.signature.inputs if isinstance(values[i], Tensor)]
+    if not arrays or all(a.flags.c_contiguous for a in arrays):
+        return None
+    flags: Any = [["readonly"]] * len(arrays) + [["writeonly", "allocate"]]
+    like = [np.lib.stride_tricks.as_strided(np.empty(1, np.uint8), a.shape, a.strides) for a in arrays]
+    with np.nditer([*like, None], ["refs_ok"], flags, [np.dtype(np.uint8)] * (len(arrays) + 1), order="K") as iterator:
+        strides = iterator.operands[-1].strides
+    order = tuple(sorted(range(len(shape)), key=lambda d: (-strides[d], d)))
+    return None if order == tuple(range(len(shape))) else order
+
+
+def capturing() -> Capture | None:
+    """Return the capture that runs on this thread, or None."""
+    levels = thread.state.levels
+    return levels[0] if levels and isinstance(levels[0], Capture) else None

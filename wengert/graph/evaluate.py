@@ -1,0 +1,62 @@
+"""What a graph means: its nodes one by one, on NumPy arrays."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wengert.core.apply import execute
+from wengert.core.operator import Op
+from wengert.core.state import thread
+from wengert.core.tensor import Tensor, from_array
+from wengert.graph.ir import Graph, Node, Value, replaced
+from wengert.tape.modes import no_grad
+
+__all__ = ["compute", "evaluate"]
+
+
+def compute(node: Node, arrays: Callable[[Value], Any]) -> list[Any]:
+    """Return the arrays of a node's results; ``arrays`` gives those of its arguments."""
+    op = node.op
+    if not isinstance(op, Op):
+        found: list[Any] = op.compute(replaced(node.arguments, arrays))
+        return found
+    given = list(replaced(node.arguments, lambda v: from_array(arrays(v))))
+    with no_grad():
+        result = execute(op, given)
+    return [r._payload for r in ((result,) if isinstance(result, Tensor) else result)]
+
+
+def evaluate(graph: Graph, inputs: Sequence[Any], watch: Callable[[Node, list[Any]], None] | None = None) -> dict[Value, Any]:
+    """Run a graph.
+
+    Args:
+        graph: the program. inputs: an array for each of its inputs; none of them is written to. watch: called with each
+            node and its results.
+
+    Returns:
+        The array of each value that is an output, or that an input is to hold afterwards.
+    """
+    held: dict[Value, Any] = dict(graph.constants)
+    held.update(zip(graph.inputs, inputs, strict=True))
+    left = _uses_left(graph)
+    for node in graph.nodes:
+        results = compute(node, held.__getitem__)
+        if watch is not None:
+            watch(node, results)
+        for value, array in zip(node.results, results, strict=True):
+            held[value] = np.asarray(array)
+        for value in {*node.inputs, *node.results}:
+            if value in left:
+                left[value] -= value in node.inputs
+                if not left[value]:
+                    held.pop(value, None)
+    return {value: held[value] for value in graph.results}
+
+
+def _uses_left(graph: Graph) -> dict[Value, int]:
+    """Return how many nodes read each value that may be forgotten after them."""
+    kept = {*graph.results, *graph.inputs, *graph.constants}
+    uses = {value: len(nodes) for value, nodes in graph.uses().items() if value not in kept}
+    unused = {v: 0 for n in graph.nodes for v in n.results if v not in kept and v not in uses}
+    return uses | unused

@@ -1,0 +1,62 @@
+"""Operations of a graph that are no declared operators: random draws, and formulas that optimisers apply to parameters."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wengert.core.state import thread
+
+__all__ = ["Draw", "Formula"]
+
+
+class Draw:
+    """Random numbers, from wherever the generator has come to. Draws stay in their order, and none is left out.
+
+    Args:
+        name: of the random operator. generator: what it draws from. sampler: see :meth:`wengert.Generator.take`. shape: of
+            the result.
+    """
+
+    __slots__ = ("generator", "name", "sampler", "shape")
+    single = True
+    effect = True
+
+    def __init__(self, name: str, generator: Any, sampler: Callable[..., Any], shape: tuple[int, ...]) -> None:
+        self.name, self.generator, self.sampler, self.shape = f"draw.{name}", generator, sampler, shape
+
+    def compute(self, arguments: Sequence[Any]) -> list[Any]:
+        """Draw; the arguments are the sampler's parameters."""
+        return [self.generator.take(self.sampler, self.shape, list(arguments))]
+
+
+class Formula:
+    """What an optimiser does to a parameter: a function of (parameter, gradient, moments…, numbers…) that writes into all
+    but the gradient and the numbers.
+
+    Args:
+        name: of the optimiser. key: equal for equal formulas. function: the formula on NumPy arrays.
+        apply: ``apply(function, arrays, numbers)`` runs it on whole arrays of any dtype. moments: how many there are.
+    """
+
+    __slots__ = ("apply", "function", "key", "moments", "name")
+    single = False
+    effect = False
+
+    def __init__(
+        self, name: str, key: Any, function: Callable[..., None], apply: Callable[..., None], moments: int
+    ) -> None:
+        self.name, self.key, self.function, self.apply, self.moments = name, key, function, apply, moments
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """Which arguments become results: the parameter and the moments."""
+        return (0, *range(2, 2 + self.moments))
+
+    def compute(self, arguments: Sequence[Any]) -> list[Any]:
+        """Return the new parameter and moments."""
+        arrays = list(arguments[: 2 + self.moments])
+        for i in self.written:
+            arrays[i] = np.array(arrays[i], order="C")
+        thread.state.run(self.apply, self.function, tuple(arrays), tuple(arguments[2 + self.moments :]))
+        return [arrays[i] for i in self.written]

@@ -1,0 +1,108 @@
+"""Memory as a captured program sees it: storages that are written, and tensors that look at parts of them.
+
+While a program is captured no tensor has memory of its own. What its tensors share stands here as a :class:`Storage`, whose
+value is another one after each write, and a tensor is a chain of views of it. A tensor that is read after a write through
+another one takes its chain again, of the new value: so writing becomes computing, and the graph stays in single assignment.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from wengert.core.interpret import Payload
+from wengert.core.tensor import from_array
+from wengert.graph.ir import Value
+
+__all__ = ["Storage", "Traced", "stand_in"]
+
+
+class _Room:
+    """Memory that is never touched, large enough for any array that stands in for another."""
+
+    def __init__(self) -> None:
+        self.bytes = np.empty(0, np.uint8)
+
+    def of(self, size: int) -> Any:
+        """Return at least ``size`` bytes."""
+        if self.bytes.size < size:
+            self.bytes = np.empty(max(size, 1 << 20), np.uint8)
+        return self.bytes
+
+
+_room = _Room()
+
+
+def stand_in(shape: tuple[int, ...], dtype: Any, order: tuple[int, ...] | None = None) -> Any:
+    """Return an array whose elements must not be looked at, for what NumPy says of shapes, strides and views.
+
+    Args:
+        order: its dimensions as they lie in memory, outermost first; None: as they come.
+    """
+    size = dtype.itemsize
+    for n in shape:
+        size *= n
+    buffer = _room.of(size)
+    if order is None:
+        return np.ndarray(shape, dtype, buffer)
+    inverse = sorted(range(len(order)), key=order.__getitem__)
+    return np.ndarray(tuple(shape[d] for d in order), dtype, buffer).transpose(inverse)
+
+
+class Storage:
+    """Memory that tensors of a program share.
+
+    Attributes:
+        value: what it holds now. source: the tensor from outside whose memory it is; None for one that the program made.
+    """
+
+    __slots__ = ("source", "value")
+
+    def __init__(self, value: Value, source: Any = None) -> None:
+        self.value, self.source = value, source
+
+
+class Traced(Payload):
+    """A tensor of a program that is being captured.
+
+    Attributes:
+        storage: the memory it looks at. chain: the views that lead there. value: what it holds, as of ``seen``, the value of
+            the storage then. array: stands in for its memory.
+    """
+
+    __slots__ = ("array", "chain", "seen", "storage", "value")
+
+    def __init__(self, level: Any, storage: Storage, chain: tuple[Any, ...], value: Value, array: Any) -> None:
+        self.level, self.storage, self.chain, self.value, self.array = level, storage, chain, value, array
+        self.seen = storage.value
+        self.shape, self.dtype = array.shape, array.dtype
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return ()
+
+    @property
+    def carrier(self) -> Any:
+        return from_array(self.values("this"))
+
+    @property
+    def strides(self) -> Any:
+        """The strides of the memory."""
+        return self.array.strides
+
+    @property
+    def flags(self) -> Any:
+        return self.array.flags
+
+    def values(self, what: str) -> Any:
+        """Return the array of values, if the level is willing to find them out."""
+        self.check_alive()
+        return self.level.values(self, what)
+
+    exported = values
+
+    def detached(self) -> "Traced":
+        """Return the payload without history: itself."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"Traced({self.value!r})"
