@@ -16,6 +16,8 @@ __all__ = ["Graph", "Node", "Operation", "Value", "replaced", "values_in"]
 class Operation(Protocol):
     """What a node runs: a declared operator, or something that is made like one (random numbers, an optimiser's formula).
 
+    A declared operator (:class:`wengert.core.operator.Op`) is run by its kernel; the others have ``compute``.
+
     Attributes:
         name: for people. single: whether it has one result.
     """

@@ -1,4 +1,4 @@
-"""Operations of a graph that are no declared operators: random draws, and formulas that optimisers apply to parameters."""
+"""Operations of a graph that are no declared operators: random draws, formulas of optimisers, and what passes fuse."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 
 from wengert.core.state import thread
+from wengert.graph.evaluate import evaluate
+from wengert.graph.ir import Graph
 
-__all__ = ["Draw", "Formula"]
+__all__ = ["Draw", "Formula", "Fused"]
 
 
 class Draw:
@@ -60,3 +62,27 @@ class Formula:
             arrays[i] = np.array(arrays[i], order="C")
         thread.state.run(self.apply, self.function, tuple(arrays), tuple(arguments[2 + self.moments :]))
         return [arrays[i] for i in self.written]
+
+
+class Fused:
+    """Several nodes that become one kernel.
+
+    Attributes:
+        kind: which: "pointwise" (element-wise expressions of one shape), "reduction" (expressions, then a reduction of
+            them), "product" (a matrix product or convolution and what follows on its elements), "formulas" (the updates of
+            many parameters).
+        body: the nodes, as a graph whose inputs are the node's arguments and whose outputs are its results.
+    """
+
+    __slots__ = ("body", "kind", "name")
+    single = False
+    effect = False
+
+    def __init__(self, kind: str, body: Graph) -> None:
+        self.kind, self.body = kind, body
+        self.name = f"{kind}({', '.join(n.op.name for n in body.nodes)})"
+
+    def compute(self, arguments: Sequence[Any]) -> list[Any]:
+        """Run the nodes one by one."""
+        found = evaluate(self.body, arguments)
+        return [found[value] for value in self.body.outputs]
