@@ -9,6 +9,7 @@ __all__ = [
     "DTypeError",
     "DeclarationError",
     "GradientLossWarning",
+    "GraphError",
     "GraphFreedError",
     "InplaceError",
     "KernelError",
@@ -49,6 +50,10 @@ class AnomalyError(RuntimeError):
 
 class KernelError(ValueError):
     """A kernel that breaks a rule of the loop IR, text that is not one, or a move that would change what a kernel computes."""
+
+
+class GraphError(ValueError):
+    """A graph that breaks a rule of the graph IR, text or a file that is none, or an edit that would break it."""
 
 
 class OutOfMemoryError(RuntimeError, MemoryError):

@@ -46,10 +46,12 @@ def stacklevel() -> int:
     return level
 
 
-def describe(place: Place | None) -> str:
-    """Return ``file:line in function: source text`` for a place."""
+def describe(place: Place | str | None) -> str:
+    """Return ``file:line in function: source text`` for a place; one that was read from text is that text."""
     if place is None:
         return "an unknown line"
+    if isinstance(place, str):
+        return place
     code, lasti = place
     positions = next(itertools.islice(code.co_positions(), lasti // 2, None), (None,))
     line = positions[0] or code.co_firstlineno

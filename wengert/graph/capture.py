@@ -160,7 +160,8 @@ class Capture(Level):
         """
         inferred = op.infer([_spec_of(v) for v in values])
         specs = (inferred,) if isinstance(inferred, Spec) else tuple(inferred)
-        order = _memory_order(op, values, specs[0].shape) if op.single and op.batch == "broadcast" else None
+        elementwise = op.single and op.batch == "broadcast" and op.family != "operator"  # not solve_matrices
+        order = _memory_order(op, values, specs[0].shape) if elementwise else None
         return [(s, order) for s in specs]
 
     def _view(self, op: Op, values: list[Any], arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:

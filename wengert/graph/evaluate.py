@@ -51,7 +51,12 @@ def evaluate(graph: Graph, inputs: Sequence[Any], watch: Callable[[Node, list[An
                 left[value] -= value in node.inputs
                 if not left[value]:
                     held.pop(value, None)
-    return {value: held[value] for value in graph.results}
+    return {value: _apart(held[value], inputs) for value in graph.results}
+
+
+def _apart(array: Any, inputs: Sequence[Any]) -> Any:
+    """Return a result in memory that no input shares: that of an input may be written before the result is used."""
+    return array.copy() if any(np.may_share_memory(array, i) for i in inputs) else array
 
 
 def _uses_left(graph: Graph) -> dict[Value, int]:

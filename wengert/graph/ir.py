@@ -5,7 +5,7 @@ What a program wrote into the memory of its arguments stands apart, as pairs of 
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from wengert.core.operator import Spec
 from wengert.core.place import Place
@@ -59,12 +59,12 @@ class Node:
 
     Attributes:
         op: what is run. arguments: its normalised arguments, in the order of its signature, a :class:`Value` (or a tuple of
-            them) where a tensor is meant. results: its values. place: the user's line.
+            them) where a tensor is meant. results: its values. place: the user's line (in words, if it was read from text).
     """
 
     __slots__ = ("arguments", "op", "place", "results")
 
-    def __init__(self, op: Any, arguments: tuple[Any, ...], place: Place | None = None) -> None:
+    def __init__(self, op: Any, arguments: tuple[Any, ...], place: Place | str | None = None) -> None:
         self.op, self.arguments, self.place = op, arguments, place
         self.results: tuple[Value, ...] = ()
 
@@ -106,7 +106,13 @@ class Graph:
         inputs: the values that come with each call. constants: values that are known, and their arrays.
         nodes: in an order in which they can run. outputs: the values that a call returns.
         writes: (input, value) pairs: what the memory of an input holds after the call.
+
+    ``str(graph)`` and ``graph.text()`` are :func:`wengert.graph.text.show`, ``graph.verify()`` is
+    :func:`wengert.graph.verify.verify`.
     """
+
+    text: ClassVar[Callable[..., str]]  # both are set by the package, whose modules are written on this one
+    verify: ClassVar[Callable[["Graph"], None]]
 
     def __init__(self) -> None:
         self.inputs: list[Value] = []
@@ -121,6 +127,10 @@ class Graph:
         self._named += 1
         return f"{prefix}{self._named}"
 
+    def reserve(self, number: int) -> None:
+        """Take note that names end in numbers up to this one."""
+        self._named = max(self._named, number)
+
     def input(self, spec: Spec, strides: tuple[int, ...], name: str = "") -> Value:
         """Add an input."""
         value = Value(spec, strides, name or self.fresh("in"))
@@ -134,7 +144,11 @@ class Graph:
         return value
 
     def call(
-        self, op: Any, arguments: tuple[Any, ...], specs: Iterable[tuple[Spec, tuple[int, ...]]], place: Place | None = None
+        self,
+        op: Any,
+        arguments: tuple[Any, ...],
+        specs: Iterable[tuple[Spec, tuple[int, ...]]],
+        place: Place | str | None = None,
     ) -> Node:
         """Add a node at the end; ``specs`` are the shape, dtype and strides of each result."""
         node = Node(op, arguments, place)
@@ -157,3 +171,6 @@ class Graph:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    def __str__(self) -> str:
+        return self.text()

@@ -1,7 +1,8 @@
 """Where a kernel reads and writes: every access with the loops, guards and named values around it."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from wengert.loops.affine import Facts, Linear
 from wengert.loops.ir import Buffer, Kernel, Let, Loop, Stage, Statement, Store, Update, size, walk
@@ -29,6 +30,11 @@ class Access:
     guard: Scalar | None
     write: bool
     outside: int = 0
+
+    @property
+    def place(self) -> Hashable:
+        """What two accesses of one kernel share that are to the same elements."""
+        return self.buffer, self.index, self.guard, id(self.loops)
 
     def facts(self) -> Facts:
         """Return what is known where the access happens."""
@@ -150,8 +156,17 @@ def conflicts(
     inside = [a for a in found if _depth(a, loop) is not None and a.buffer and a.outside <= (_depth(a, loop) or 0)]
     written = {a.buffer for a in inside if a.write}
     inside = [a for a in inside if a.buffer in written]
-    pairs = [(a, b) for n, a in enumerate(inside) for b in inside[n:] if a.buffer == b.buffer and (a.write or b.write)]
-    return [(a, b) for a, b in pairs if not _apart(a, b, loop, written, back)]
+    found_apart: dict[Any, bool] = {}  # many accesses are to one place
+    pairs = []
+    for n, a in enumerate(inside):
+        for b in inside[n:]:
+            if a.buffer == b.buffer and (a.write or b.write):
+                key = frozenset((a.place, b.place))
+                if key not in found_apart:
+                    found_apart[key] = _apart(a, b, loop, written, back)
+                if not found_apart[key]:
+                    pairs.append((a, b))
+    return pairs
 
 
 def _depth(access: Access, loop: Loop) -> int | None:
@@ -162,7 +177,7 @@ def _depth(access: Access, loop: Loop) -> int | None:
 
 def _apart(a: Access, b: Access, loop: Loop, written: set[str], back: Loop | None) -> bool:
     """Whether different iterations of a loop make two accesses to different elements."""
-    return apart_in_order(a, b, loop, written, back) and (a is b or apart_in_order(b, a, loop, written, back))
+    return apart_in_order(a, b, loop, written, back) and (a.place == b.place or apart_in_order(b, a, loop, written, back))
 
 
 def apart_in_order(a: Access, b: Access, loop: Loop, written: set[str], back: Loop | None = None) -> bool:
@@ -178,11 +193,7 @@ def apart_in_order(a: Access, b: Access, loop: Loop, written: set[str], back: Lo
     for each, sign in [(loop, 1), *([(back, -1)] if back is not None else [])]:
         here, there = facts.linear(index(each.variable)), facts.linear(index(each.variable + "'"))
         facts.known.append(there.minus(here).times(sign).shifted(-each.step))
-    for i, j in zip(a.index, other.index, strict=True):
-        gap = facts.linear(j).minus(facts.linear(i))
-        if facts.implies(gap.shifted(-1)) or facts.implies(gap.times(-1).shifted(-1)):
-            return True
-    return facts.contradictory()
+    return facts.excludes([facts.linear(j).minus(facts.linear(i)) for i, j in zip(a.index, other.index, strict=True)])
 
 
 def _other_iteration(access: Access, depth: int, written: set[str]) -> Access:

@@ -3,11 +3,11 @@
 An expression becomes a :class:`Linear`, a sum of integer multiples of atoms. An atom is a loop variable, a size, or an
 operation that is not linear (a minimum, a quotient by a number, a gathered index …), of which facts are noted instead.
 ``Facts.implies`` decides by Fourier-Motzkin elimination whether a sum is at least 0 wherever the facts hold; sums of integers
-are tightened to whole numbers (A. Williams, "Fourier's method of linear programming and its dual", 1986). "No" means "not
-proven". Index arithmetic is taken not to overflow.
+are tightened to whole numbers (A. Williams, "Fourier's method of linear programming and its dual", 1986; W. Pugh, "The Omega
+test", 1991, for which atoms are eliminated without loss). "No" means "not proven". Index arithmetic is taken not to overflow.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from itertools import product
 from math import gcd
 from typing import Final
@@ -16,7 +16,7 @@ from wengert.loops.scalar import DTYPES, Scalar, is_integer
 
 __all__ = ["Facts", "Linear"]
 
-_CASES, _SUMS = 32, 300  # combinations of cases, and sums in one elimination, from which on a proof is given up
+_CASES, _SUMS = 64, 300  # cases that are looked at, and sums in one elimination, from which on a proof is given up
 _OPPOSITE: Final = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
 
 
@@ -169,59 +169,101 @@ class Facts:
         """Whether a sum is proven to be at least 0."""
         if not goal.terms:
             return goal.constant >= 0 or self.contradictory()
-        denied = goal.times(-1).shifted(-1)
-        if _impossible([*self.known, denied], goal):
+        return self._is_known(goal) or self._refutes([goal.times(-1).shifted(-1)])
+
+    def excludes(self, sums: Sequence[Linear]) -> bool:
+        """Whether sums are proven never to be 0 all at once."""
+        open_ = [s for s in sums if s.terms]
+        if any(s.constant for s in sums if not s.terms):
             return True
-        cases = self._combinations(goal)
-        return cases is not None and all(_impossible([*self.known, *case, denied], goal) for case in cases)
+        if any(self._is_known(s.shifted(-1)) or self._is_known(s.times(-1).shifted(-1)) for s in open_):
+            return True
+        zero = [each for s in open_ for each in (s, s.times(-1))]
+        return bool(zero and self._refutes(zero)) or self.contradictory()
 
     def contradictory(self) -> bool:
         """Whether the facts cannot hold together, so that the place is never reached."""
         return _impossible(self.known, None)
 
-    def _combinations(self, goal: Linear) -> Iterator[Case] | None:
-        """Every way to pick a case of each choice that has to do with a goal; None if there are none, or too many."""
-        atoms = _related(goal, [*self.known, *(s for choice in self.choices for case in choice for s in case)])
-        choices = [c for c in self.choices if any(atoms & s.terms.keys() for case in c for s in case)]
-        count = 1
-        for choice in choices:
-            count *= len(choice)
-        if not choices or count > _CASES:
-            return None
-        return ([s for case in picked for s in case] for picked in product(*choices))
+    def _is_known(self, goal: Linear) -> bool:
+        return any(s.constant <= goal.constant and s.terms == goal.terms for s in self.known)
+
+    def _refutes(self, claims: Case) -> bool:
+        """Whether sums cannot be at least 0 together, case by case where choices have to do with them."""
+        steps = _distances(claims, [*self.known, *(s for choice in self.choices for case in choice for s in case)])
+        far = len(steps)
+        near = [min((steps.get(a, far) for case in c for s in case for a in s.terms), default=far) for c in self.choices]
+        order = sorted((n for n, d in enumerate(near) if d < far), key=near.__getitem__)
+        budget = _CASES
+
+        def refuted(known: Case, waiting: Sequence[int]) -> bool:
+            nonlocal budget
+            if _impossible([*known, *claims], claims):
+                return True
+            if not waiting:
+                return False
+            cases = self.choices[waiting[0]]
+            budget -= len(cases)
+            return budget >= 0 and all(refuted([*known, *case], waiting[1:]) for case in cases)
+
+        return refuted(self.known, order)
 
 
-def _related(goal: Linear, sums: Sequence[Linear]) -> set[Hashable]:
-    """The atoms that are tied to those of a goal by some chain of sums."""
-    atoms = set(goal.terms)
-    rest = [s for s in sums if s.terms]
+def _distances(claims: Case, sums: Sequence[Linear]) -> dict[Hashable, int]:
+    """Return how many sums lie between claims and each atom that is tied to theirs by a chain of sums."""
+    found: dict[Hashable, int] = dict.fromkeys((a for s in claims for a in s.terms), 0)
+    rest, step = [s for s in sums if s.terms], 0
     while True:
-        touching = [s for s in rest if not atoms.isdisjoint(s.terms)]
+        touching = [s for s in rest if not found.keys().isdisjoint(s.terms)]
         if not touching:
-            return atoms
-        rest = [s for s in rest if atoms.isdisjoint(s.terms)]
+            return found
+        step += 1
+        rest = [s for s in rest if found.keys().isdisjoint(s.terms)]
         for s in touching:
-            atoms.update(s.terms)
+            for atom in s.terms:
+                found.setdefault(atom, step)
 
 
-def _impossible(sums: Sequence[Linear], goal: Linear | None) -> bool:
-    """Whether no integers make all the sums at least 0."""
-    if goal is not None:
-        atoms = _related(goal, sums)
+def _impossible(sums: Sequence[Linear], claims: Case | None) -> bool:
+    """Whether no integers make all the sums at least 0; of claims, those that have to do with them are looked at."""
+    if claims is not None:
+        atoms = _distances(claims, sums).keys()
         sums = [s for s in sums if not s.terms or not atoms.isdisjoint(s.terms)]
     system = _tidy(sums)
     while system is not None:
-        signs: dict[Hashable, list[int]] = {}
+        signs: dict[Hashable, _Signs] = {}
         for terms in system:
             for atom, c in terms:
-                signs.setdefault(atom, [0, 0])[c > 0] += 1
+                signs.setdefault(atom, _Signs()).add(c)
         if not signs:
             return False
-        atom = min(signs, key=lambda a: signs[a][0] * signs[a][1])
-        if len(system) + signs[atom][0] * signs[atom][1] > _SUMS:
+        atom = min(signs, key=lambda a: signs[a].cost())
+        if len(system) + signs[atom].pairs() > _SUMS:
             return False
         system = _tidy(_without(atom, system))
     return True
+
+
+class _Signs:
+    """How an atom counts in the sums of a system."""
+
+    __slots__ = ("counts", "largest")
+
+    def __init__(self) -> None:
+        self.counts, self.largest = [0, 0], [0, 0]
+
+    def add(self, c: int) -> None:
+        """Note a coefficient."""
+        self.counts[c > 0] += 1
+        self.largest[c > 0] = max(self.largest[c > 0], abs(c))
+
+    def pairs(self) -> int:
+        """Return how many sums its elimination makes."""
+        return self.counts[0] * self.counts[1]
+
+    def cost(self) -> tuple[bool, int]:
+        """Return what to eliminate first: atoms that count once up, or once down, with which no whole number is lost."""
+        return min(self.largest) > 1, self.pairs()
 
 
 System = dict[frozenset[tuple[Hashable, int]], int]  # terms → the smallest constant they come with

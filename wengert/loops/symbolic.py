@@ -18,7 +18,7 @@ from wengert.core.tensor import Tensor, from_array
 from wengert.loops.scalar import Scalar, cast, const, make
 from wengert.loops.tracing import Symbol, Untraceable, computed, name_of, placeholder, symbols
 
-__all__ = ["lowered", "trace_rule", "trace_update"]
+__all__ = ["lowered", "trace_elements", "trace_rule", "trace_update"]
 
 
 class Element(Payload):
@@ -121,6 +121,27 @@ def trace_rule(rule: Callable[..., Any], arguments: Sequence[Any], dtypes: Seque
             raise Untraceable("the result is not an element")
         symbol = found._payload.symbol
     return symbol.scalar, symbol.dtype
+
+
+def trace_elements(function: Callable[[list[Any]], Sequence[Any]], dtypes: Sequence[Any]) -> list[tuple[Scalar, Any]]:
+    """Return what a function of tensors computes of single elements: an expression and a NumPy dtype for each result.
+
+    Args:
+        function: takes a list of tensors, uses element-wise operators, and returns tensors. dtypes: the NumPy dtypes of what
+            it takes; element number i stands for ``placeholder(i, …)``.
+
+    Raises:
+        Untraceable: if it uses more than element-wise operators.
+    """
+    with entered(ElementLevel()) as level:
+        assert isinstance(level, ElementLevel)
+        found = []
+        for result in function([level.tensor(i, d) for i, d in enumerate(dtypes)]):
+            if not isinstance(result, Tensor):
+                raise Untraceable("the result is not an element")
+            tensor = result if isinstance(result._payload, Element) else level.lift(result)
+            found.append((tensor._payload.symbol.scalar, tensor._payload.symbol.dtype))
+    return found
 
 
 def trace_update(

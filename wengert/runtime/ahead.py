@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from wengert.codegen.binding import relieve
 from wengert.core.native import beside
+from wengert.runtime.recording import active, current, paused
 from wengert.settings import settings
 
 __all__ = ["Ahead", "finish"]
@@ -42,7 +43,7 @@ class Ahead(Generic[Made]):
 
     def get(self) -> Made | None:
         """Return what was made, or None while it is not there (and if there is none)."""
-        if not self._done and settings.native == "wait":
+        if not self._done and (settings.native == "wait" or (active[0] and current() is not None)):
             self.run()
         return self._result
 
@@ -50,7 +51,8 @@ class Ahead(Generic[Made]):
         """Make it now."""
         make = self._make
         if make is not None:
-            self._result = make()
+            with paused():
+                self._result = make()
             self._done, self._make = True, None
 
 

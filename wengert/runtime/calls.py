@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import struct
 from collections.abc import Callable
 from typing import Any, ParamSpec
 
@@ -11,11 +12,13 @@ from numpy.typing import NDArray
 from wengert.codegen.cache import library
 from wengert.loops.tracing import DTYPE_NAMES
 from wengert.runtime.ahead import Ahead
-from wengert.runtime.workers import parallel_for
+from wengert.runtime.recording import active, current
+from wengert.runtime.workers import HEADER, parallel_for
 
 __all__ = ["Absent", "Kernels", "dtype_name", "kernels", "or_numpy", "slots"]
 
 P = ParamSpec("P")
+_HEADER = struct.Struct(HEADER)
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str | None:
@@ -54,7 +57,10 @@ class Kernels:
 
     def run(self, name: str, arguments: Any, count: int, grain: int = 1) -> None:
         """Run a kernel over [0, count) in chunks of ``grain``, on all threads."""
-        parallel_for(self.addresses[name], ctypes.addressof(arguments), count, grain)
+        if active[0] and (recording := current()) is not None:
+            recording.launch(_HEADER.pack(self.addresses[name], count, grain) + bytes(arguments))
+        else:
+            parallel_for(self.addresses[name], ctypes.addressof(arguments), count, grain)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -13,6 +13,7 @@ from wengert.codegen.epilogue import ACTIVATIONS, Epilogue
 from wengert.runtime.calls import dtype_name
 from wengert.runtime.pool import empty
 from wengert.runtime.product import Call, Plan, address
+from wengert.runtime.recording import active, ascontiguous
 from wengert.runtime.threads import chosen
 
 __all__ = ["matmul"]
@@ -87,7 +88,7 @@ def matmul(
         key = (_form(a), _form(b), _form(addend), _form(bias), activation, chosen.number)
         known = _known.get(key)
         if known is not None:
-            out = known.plan.empty(known.shape, known.dtype)
+            out = (empty if active[0] else known.plan.empty)(known.shape, known.dtype)
             left, right = (b, a) if known.turned else (a, b)
             known.plan(Call(left, right, out, addend, bias, alpha, beta))
             return out
@@ -190,7 +191,7 @@ def _bias(bias: Array | None, a: Array, shape: tuple[int, ...]) -> Array | None:
             f"matmul: a bias has one number per column, shape {(shape[-1],)}, or per row, shape {(shape[-2], 1)}; "
             f"got {bias.shape}"
         )
-    return np.ascontiguousarray(bias, dtype=_TOTALS[dtype_name(a.dtype) or ""])
+    return ascontiguous(bias, _TOTALS[dtype_name(a.dtype) or ""])
 
 
 def _folded(call: Call) -> Call:
@@ -230,9 +231,9 @@ def _run(call: Call, activation: str) -> tuple[Plan, Call]:
     """Bring a product into the form that the kernel computes, and compute it; return how, and that form."""
     call = _upright(_folded(call))
     if call.out.shape[-2] == 1 and call.a.strides[-1] != call.a.itemsize:
-        call = call._replace(a=np.ascontiguousarray(call.a))
+        call = call._replace(a=ascontiguous(call.a))
     if call.addend is not None and call.addend.strides[-1] != call.out.itemsize and call.out.shape[-1] > 1:
-        call = call._replace(addend=np.ascontiguousarray(call.addend))
+        call = call._replace(addend=ascontiguous(call.addend))
     bias = "" if call.bias is None else "column" if call.bias.ndim == 1 else "row"
     name = dtype_name(call.out.dtype) or ""
     epilogue = Epilogue(name, call.addend is not None, bias, activation)

@@ -17,6 +17,7 @@ from wengert.codegen.cache import library
 from wengert.codegen.emit import bounds_checked, emit
 from wengert.errors import KernelError
 from wengert.loops.ir import Kernel
+from wengert.runtime.recording import active, current
 from wengert.runtime.workers import launch, parallel_for
 
 __all__ = ["Launch", "Launcher", "number_bits", "pointer", "watched"]
@@ -125,7 +126,10 @@ class Launcher:
         Raises:
             KernelError: with bounds checks, if an access was outside its buffer.
         """
-        if _watchers:
+        if active[0] and (recording := current()) is not None:
+            checked = (0,) if self.checks else ()
+            recording.launch(_packer(len(slots) + len(checked))(self.address, count, grain, *slots, *checked), self.checks)
+        elif _watchers:
             self._timed(slots, count, grain)
         elif not self.checks:
             launch(_packer(len(slots))(self.address, count, grain, *slots))

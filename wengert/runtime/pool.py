@@ -25,6 +25,7 @@ from wengert.codegen.allocator import COUNTERS, FUNCTIONS, LIMITS, allocator
 from wengert.codegen.engine import Library, compile_object
 from wengert.errors import OutOfMemoryError
 from wengert.runtime.memory import account, out_of_memory
+from wengert.runtime.recording import active, current
 
 __all__ = ["Pool", "adopt", "empty", "empty_like", "numpy_allocator", "pool_of", "run", "zeros"]
 
@@ -229,6 +230,8 @@ def empty(shape: Any, dtype: Any, order: str = "C", *, device: Any = None) -> np
         >>> pool.empty((1024, 1024), np.float32).ctypes.data == address
         True
     """
+    if active[0] and (recording := current()) is not None:
+        return recording.empty(shape, dtype)
     if device is None:
         try:
             return _first.call(_numpy_empty, shape, dtype, order)

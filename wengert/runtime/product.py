@@ -27,6 +27,7 @@ from wengert.loops.scalar import size_of
 from wengert.runtime.blocking import SHARES, WORKSPACE, Problem, cut, fitting, parts
 from wengert.runtime.calls import dtype_name
 from wengert.runtime.pool import empty
+from wengert.runtime.recording import active, keep
 from wengert.runtime.threads import get_num_threads
 from wengert.runtime.workers import launch
 
@@ -190,17 +191,20 @@ class Plan:
     def __call__(self, call: Call) -> None:
         """Compute the product into ``call.out``."""
         a, b, out, addend, bias, alpha, beta = call
+        if active[0]:
+            keep(call)
         if self._head:
             where = id(out) + DATA
-            self._launch(
-                self._head
+            start, head = (launch, self.steps[0].head) if active[0] else (self._launch, self._head)
+            start(
+                head
                 + self._tail(
                     alpha, beta, 1, id(a) + DATA, id(b) + DATA, where, where,
                     where if addend is None else id(addend) + DATA, where if bias is None else id(bias) + DATA,
                 )
             )  # fmt: skip
             return
-        work = (np.empty if self.workspace <= SMALL else empty)(self.workspace, np.uint8)
+        work = (np.empty if self.workspace <= SMALL and not active[0] else empty)(self.workspace, np.uint8)
         bases = [0 if x is None else address(x) for x in (a, b, out, addend, bias, work)]
         for step in self.steps:
             self._run(step, call, bases)
@@ -210,6 +214,7 @@ class Plan:
             table, batch = 0, [offset + bases[i] for offset, i in zip(step.first, step.bases, strict=True)]
         else:
             addresses = step.offsets + np.array([bases[i] for i in step.bases])
+            keep(addresses)
             table, batch = address(addresses), step.first
         tail = self._tail(call.alpha, call.beta, table, *batch) if step.product else _pack_panels(table, *batch)
         launch(step.head + tail)

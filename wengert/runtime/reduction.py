@@ -140,7 +140,7 @@ def _finished(found: Any, combine: Any, array: Any, dims: Any, keepdim: Any) -> 
     """Combine the parts of a reduction and give the result its shape."""
     if found is NotImplemented:
         return NotImplemented
-    out = found[0][0] if len(found[0]) == 1 else combine(found[0])
+    out = found[0][0, ...] if len(found[0]) == 1 else combine(found[0])
     if not keepdim:
         return out
     dims = range(array.ndim) if dims is None else [d % array.ndim for d in ((dims,) if isinstance(dims, int) else dims)]
@@ -162,6 +162,17 @@ def _sum(array: Any, dim: Any, keepdim: Any, dtype: DType) -> Any:
 def sum_(input: Any, dim: Any = None, keepdim: Any = False, *, dtype: Any = None) -> Any:
     """Return the sum along dimensions."""
     return _sum(input, dim, keepdim, summed_dtype(dtype_of(input.dtype), dtype))
+
+
+@kernel("sum_to_size")
+def sum_to_size(input: Any, size: Any) -> Any:
+    """Return the sums over the dimensions that were broadcast."""
+    lead = input.ndim - len(size)
+    dims = (*range(lead), *(d + lead for d, n in enumerate(size) if n == 1 and input.shape[d + lead] != 1))
+    if not dims:
+        return NotImplemented
+    found = _sum(input, dims, True, dtype_of(input.dtype))
+    return found if found is NotImplemented else found.reshape(tuple(size))
 
 
 @kernel("mean")

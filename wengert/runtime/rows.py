@@ -24,6 +24,7 @@ from wengert.runtime.calls import Absent, dtype_name, or_numpy
 from wengert.runtime.eager import kernel
 from wengert.runtime.launch import Launcher, pointer
 from wengert.runtime.pool import empty
+from wengert.runtime.recording import at_each_call, writable
 
 __all__ = ["GRAIN", "Lined", "contiguous", "launcher", "lined", "vector"]
 
@@ -61,7 +62,7 @@ def contiguous(array: Array, dtype: Any = None) -> Array:
     if array.flags.c_contiguous and array.flags.aligned and (dtype is None or array.dtype == dtype):
         return array
     copy = empty(array.shape, array.dtype if dtype is None else dtype)
-    np.copyto(copy, array, casting="unsafe")
+    at_each_call(lambda: np.copyto(writable(copy), array, casting="unsafe"))
     return copy
 
 
@@ -194,7 +195,7 @@ def logsumexp(input: Array, dim: tuple[int, ...], keepdim: bool = False) -> Any:
 def _checked(input: Array, target: Array, ignore_index: int) -> tuple[Lined, str | None]:
     """Return the lines and the dtype of logits; targets that are no classes are refused as the operator does."""
     dim = class_dim(input.shape)
-    safe_targets(target, input.shape[dim], ignore_index)
+    at_each_call(lambda: safe_targets(target, input.shape[dim], ignore_index))
     return lined(input.shape, dim), dtype_name(input.dtype)
 
 

@@ -24,6 +24,7 @@ from weakref import WeakSet
 from wengert.codegen import worker_loop as native
 from wengert.codegen.cache import library
 from wengert.codegen.target import host
+from wengert.runtime.recording import active, current
 from wengert.runtime.threads import blas_threads, chosen, get_num_threads
 
 __all__ = ["HEADER", "Pool", "launch", "parallel_call", "parallel_for", "start_workers"]
@@ -181,6 +182,9 @@ def launch(call: bytes) -> None:
     Raises:
         As :func:`parallel_for`.
     """
+    if active[0] and (recording := current()) is not None:
+        recording.launch(call)
+        return
     pool = _pool
     if pool is None or pool.threads != chosen.number:
         pool = start_workers()

@@ -1,0 +1,281 @@
+"""Running plans without Python's lock: tables of tasks in order, and graphs of tasks as they become ready.
+
+:mod:`wengert.codegen.task_loop` and :mod:`wengert.codegen.task_graph` say what the threads do.
+"""
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wengert.codegen import task_graph, task_loop, worker_loop
+from wengert.codegen.cache import library
+from wengert.codegen.target import host
+from wengert.runtime.threads import get_num_threads
+from wengert.runtime.workers import start_workers
+
+__all__ = ["Table", "TaskGraph", "run"]
+
+Integers = NDArray[np.int64]
+
+KERNEL, COUNT, GRAIN = range(3)  # the columns of a table; the fourth is the address of the arguments
+
+
+class _Native:
+    """The functions that run tasks, and the addresses of the parallel loops that they call."""
+
+    def __init__(self) -> None:
+        table = library("task loop", [task_loop.TASKS], lambda: task_loop.task_loop(host().triple))
+        graph = library("task graph", [task_graph.GRAPH], lambda: task_graph.task_graph(host().triple))
+        self.tasks = table.function(task_loop.TASKS, ctypes.c_int64)
+        self.graph = graph.function(task_graph.GRAPH, ctypes.c_int64)
+        loops = start_workers().native
+        self.parallel_for, self.resume = (ctypes.cast(f, ctypes.c_void_p) for f in (loops.parallel_for, loops.resume))
+
+
+_native = lru_cache(maxsize=1)(_Native)
+_Words: Final = ctypes.c_int64 * len(task_loop.RUN)
+
+
+def _address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def checked(rows: Any) -> Integers:
+    """Return a table of tasks, after a look at it.
+
+    Raises:
+        TypeError: if it is not an array of int64. ValueError: if it has not four columns in one block of memory, or a row
+            has no kernel, a negative count, a grain below 1 or too many chunks.
+    """
+    if not isinstance(rows, np.ndarray) or rows.dtype != np.int64:
+        raise TypeError(f"a table of tasks is an array of int64, got {getattr(rows, 'dtype', type(rows).__name__)}")
+    if rows.ndim != 2 or rows.shape[1] != 4 or not rows.flags.c_contiguous:
+        raise ValueError(f"a table of tasks has shape (tasks, 4) and is contiguous, got shape {rows.shape}")
+    wrong = (rows[:, KERNEL] == 0) | (rows[:, COUNT] < 0) | (rows[:, GRAIN] < 1) | (chunks(rows) > worker_loop.MOST_CHUNKS)
+    if wrong.any():
+        task = int(wrong.argmax())
+        raise ValueError(
+            f"task {task} of the table is {rows[task].tolist()}, but a task is [kernel address, count from 0 on, grain "
+            "from 1 on, arguments address] with fewer than 2**32 chunks"
+        )
+    return rows
+
+
+def chunks(rows: Integers) -> Integers:
+    """Return how many chunks each task has."""
+    found: Integers = -(-rows[:, COUNT] // np.maximum(rows[:, GRAIN], 1))
+    return found
+
+
+def lost(what: str) -> RuntimeError:
+    """Return the error of a process that was forked by a kernel."""
+    return RuntimeError(
+        f"this process was forked inside {what}, and the chunks that other threads ran were left behind in its parent; "
+        "fork outside of kernels, or leave the child with os._exit() before the kernel returns"
+    )
+
+
+class Table:
+    """Tasks that run in order, each one on all threads.
+
+    Args:
+        rows: int64, shape (tasks, 4): [kernel address, count, grain, arguments address] of each; kernels are
+            ``void (ptr arguments, i64 begin, i64 end)``, as :func:`wengert.runtime.workers.parallel_for` takes them. What
+            the addresses point to must live as long as the table runs.
+
+    Attributes:
+        rows: the array itself, not a copy: addresses may be changed between runs.
+
+    Raises:
+        TypeError, ValueError: if it is not such an array.
+    """
+
+    __slots__ = ("_native", "_place", "rows")
+
+    def __init__(self, rows: Integers) -> None:
+        self.rows = checked(rows)
+        self._place = _address(rows)
+        self._native = _native()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def run(self, first: int = 0, end: int | None = None) -> None:
+        """Run the tasks from ``first`` on to before ``end``.
+
+        Any number of threads may run tables at once; the loops of one of them use the workers, those of the others their
+        own thread. Signals are handled about every 50 ms: after Ctrl-C what has begun is finished, the rest is left out,
+        and ``KeyboardInterrupt`` is raised.
+
+        Raises:
+            IndexError: if there are no such tasks. RuntimeError: in a process forked by a kernel.
+        """
+        self._run(first, len(self.rows) if end is None else end, 0)
+
+    def timed(self) -> Integers:
+        """Run all tasks; return when each began and ended, in nanoseconds, shape (tasks, 2)."""
+        times = np.zeros((len(self.rows), 2), np.int64)
+        self._run(0, len(self.rows), _address(times))
+        return times
+
+    def _run(self, first: int, end: int, times: int) -> None:
+        if not 0 <= first <= end <= len(self.rows):
+            raise IndexError(f"there are {len(self.rows)} tasks, but those from {first} to before {end} were to run")
+        native = self._native
+        words = _Words(self._place, first, end, 0, native.parallel_for.value, native.resume.value, times)
+        while left := native.tasks(start_workers().address, words):
+            if left != task_loop.PAUSED:
+                task = words[task_loop.RUN["NEXT"]]
+                raise lost(f"task {task} of a plan") if left == worker_loop.LOST else _spoilt(self.rows, task)
+
+
+def _spoilt(rows: Integers, task: int) -> ValueError:
+    return ValueError(f"task {task} was changed to {rows[task].tolist()}, which is not [kernel, count, grain, arguments]")
+
+
+def run(rows: Integers) -> None:
+    """Run a table of tasks once, in order; see :class:`Table`.
+
+    Raises:
+        TypeError, ValueError: if it is not a table. RuntimeError: in a process forked by a kernel.
+    """
+    Table(rows).run()
+
+
+class TaskGraph:
+    """Tasks that run as soon as those they depend on have ended, on all threads at once.
+
+    A thread takes the most urgent of the ready tasks and runs it alone. Threads for which none is ready help with the chunks
+    of those that are running. What is computed does not depend on the order nor on the number of threads.
+
+    Args:
+        rows: a table, see :class:`Table`; here it is copied.
+        dependencies: for each task the numbers of those that must have ended before it begins.
+        urgency: all tasks, the most urgent first (the ``order`` of a :class:`wengert.runtime.scheduler.Schedule`); by
+            default the lowest number first.
+
+    Raises:
+        TypeError, ValueError: if the table is none, a task depends on one that does not exist or on itself by some
+            way, or ``urgency`` does not name each task once.
+    """
+
+    __slots__ = ("_beginnings", "_count", "_native", "_order", "_rows", "_starts", "_successors", "_tasks")
+
+    def __init__(
+        self, rows: Integers, dependencies: Sequence[Iterable[int]], urgency: Sequence[int] | None = None
+    ) -> None:
+        count = self._count = len(checked(rows))
+        order = self._order = _permutation(urgency, count)
+        rank = np.empty(count, np.int64)
+        rank[order] = np.arange(count)
+        before, after = _edges(dependencies, count)
+        self._rows = rows[order]
+        before, after = rank[before], rank[after]
+        self._successors = after[np.argsort(before, kind="stable")]
+        self._starts = np.concatenate([[0], np.cumsum(np.bincount(before, minlength=count))]).astype(np.int64)
+        self._native = _native()
+        self._tasks = _initial(self._rows, np.bincount(after, minlength=count))
+        self._beginnings: dict[int, Integers] = {}  # by the number of seats; only the last one is kept
+
+    def __len__(self) -> int:
+        return self._count
+
+    def run(self) -> None:
+        """Run all tasks.
+
+        Any number of threads may run graphs, the same one too, at once; one of them uses the workers, the others run
+        theirs alone. Signals are handled as in :meth:`Table.run`.
+
+        Raises:
+            RuntimeError: in a process forked by a kernel.
+        """
+        self._run(0)
+
+    def timed(self) -> Integers:
+        """Run all tasks; return when each began and ended, in nanoseconds, and in which seat, shape (tasks, 3)."""
+        times = np.zeros((self._count, task_graph.TIMED), np.int64)
+        self._run(_address(times))
+        found = np.empty_like(times)
+        found[self._order] = times
+        return found
+
+    def _run(self, times: int) -> None:
+        beginning = self._beginning(get_num_threads())
+        memory = np.empty(len(beginning) + task_graph.LINE, np.int64)
+        place = _address(memory)
+        skipped = -place // 8 % task_graph.LINE
+        state = memory[skipped : skipped + len(beginning)]
+        state[:] = beginning
+        state[task_graph.STATE["TIMES"]] = times
+        address, native = ctypes.c_void_p(place + 8 * skipped), self._native
+        while left := native.graph(start_workers().address, address, native.parallel_for):
+            if left != task_loop.PAUSED:
+                raise lost("a plan")
+
+    def _beginning(self, seats: int) -> Integers:
+        """Return the memory of a run as it is when nothing has run yet."""
+        found = self._beginnings.get(seats)
+        if found is None:
+            pairs, ready = -(-self._count // 64), task_graph.SLOTS + task_graph.LINE * seats
+            words = {
+                "TABLE": _address(self._rows), "STARTS": _address(self._starts), "SUCCESSORS": _address(self._successors),
+                "SEATS": seats, "READY": ready, "PAIRS": pairs, "STEPS": ready + 2 * pairs, "LEFT": self._count,
+            }  # fmt: skip
+            found = np.concatenate([np.zeros(ready, np.int64), self._tasks])
+            for name, value in words.items():
+                found[task_graph.STATE[name]] = value
+            self._beginnings = {seats: found}
+        return found
+
+
+def _permutation(urgency: Sequence[int] | None, count: int) -> Integers:
+    order = np.arange(count) if urgency is None else np.asarray(urgency, np.int64)
+    if order.shape != (count,) or not np.array_equal(np.sort(order), np.arange(count)):
+        raise ValueError(f"urgency must name each of the {count} tasks once, got {len(order)} numbers: {order[:8]}…")
+    return order
+
+
+def _edges(dependencies: Sequence[Iterable[int]], count: int) -> tuple[Integers, Integers]:
+    """Return the dependencies as pairs of tasks, each pair once: those that come first, and those that wait.
+
+    Raises:
+        ValueError: if a task does not exist, or there is a cycle.
+    """
+    if len(dependencies) != count:
+        raise ValueError(f"{count} tasks need as many lists of dependencies, got {len(dependencies)}")
+    pairs = [(first, task) for task, firsts in enumerate(dependencies) for first in dict.fromkeys(firsts)]
+    for first, task in pairs:
+        if not 0 <= first < count:
+            raise ValueError(f"task {task} depends on task {first}, but there are only {count}")
+    before, after = np.array(pairs, np.int64).reshape(-1, 2).T
+    waits = np.bincount(after, minlength=count)
+    successors: list[list[int]] = [[] for _ in range(count)]
+    for first, task in pairs:
+        successors[first].append(task)
+    ready = [task for task in range(count) if not waits[task]]
+    for task in ready:
+        for successor in successors[task]:
+            waits[successor] -= 1
+            if not waits[successor]:
+                ready.append(successor)
+    if len(ready) < count:
+        raise ValueError(f"task {int(np.flatnonzero(waits)[0])} depends on itself, by way of other tasks")
+    return before, after
+
+
+def _initial(rows: Integers, waits: Integers) -> Integers:
+    """Return what a run begins with: the bits of ready tasks, and the steps of each (``codegen.task_graph``)."""
+    count = len(rows)
+    bits = np.zeros((-(-count // 64), 64), np.uint8)
+    bits.reshape(-1)[:count] = waits == 0
+    taken = np.zeros_like(bits)
+    taken.reshape(-1)[count:] = 1
+    pairs = np.stack([np.packbits(b, axis=1, bitorder="little").view("<u8")[:, 0] for b in (bits, taken)], axis=1)
+    number = np.minimum(chunks(rows), worker_loop.MOST_CHUNKS)
+    unfinished = number.astype(np.uint32)
+    steps = np.stack([(waits | (unfinished.astype(np.int64) << 32)), number << 32], axis=1)
+    return np.concatenate([pairs.view(np.int64).reshape(-1), steps.reshape(-1)])

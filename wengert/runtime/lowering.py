@@ -1,0 +1,253 @@
+"""From a node of a graph to the kernels that compute it: they are recorded, at the addresses where its values will lie."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wengert.core.apply import execute
+from wengert.core.operator import Op
+from wengert.core.tensor import Tensor, from_array
+from wengert.graph.ir import Graph, Node, Value, replaced
+from wengert.graph.operations import Formula, Fused
+from wengert.loops.symbolic import trace_elements, trace_update
+from wengert.loops.tracing import Untraceable
+from wengert.runtime import eager
+from wengert.runtime.pointwise import Expression
+from wengert.runtime.recording import Recording
+from wengert.tape.modes import no_grad
+
+__all__ = ["REPLAYED", "copied", "lower"]
+
+# Operators whose native kernels do nothing but launch machine code on the arrays they are given, so that what they launch can
+# be launched again.
+REPLAYED = frozenset({
+    "matmul", "linear", "rows_product", "addmm", "baddbmm", "softmax", "log_softmax", "softmax_backward",
+    "log_softmax_backward", "class_loss", "class_loss_backward", "sum", "mean", "amax", "amin", "sum_to_size",
+})  # fmt: skip
+
+Arrays = Callable[[Value], Any]
+
+
+def lower(node: Node, arrays: Arrays, outs: Sequence[Any], recording: Recording) -> list[Any] | None:
+    """Record what computes a node, and return the arrays in which its results will be.
+
+    Args:
+        arrays: gives the memory of the arguments. outs: memory for the results. recording: takes the tasks.
+
+    Returns:
+        Usually ``outs``; for a view, arrays on the argument's memory. None if no native code computes this.
+    """
+    op = node.op
+    before = len(recording.tasks)
+    try:
+        if isinstance(op, Formula):
+            return _formula(op, node, arrays, outs, recording)
+        if isinstance(op, Fused):
+            return _fused(op, node, arrays, outs, recording)
+        if op.view:
+            return _view(op, node, arrays, outs, recording)
+        if op.name in IDENTITIES and node.inputs[0].shape == node.results[0].shape:
+            copied(arrays(node.inputs[0]), outs[0], recording)
+            return list(outs)
+        if op.batch == "broadcast" and op.single:
+            return _pointwise(op.name, _one(node), node.inputs, arrays, outs, recording)
+        if op.name in REPLAYED:
+            return _replayed(op, node, arrays, outs, recording)
+    except Untraceable:
+        del recording.tasks[before:]
+    return None
+
+
+def _one(node: Node) -> Graph:
+    """Return a graph of a single node."""
+    body = Graph()
+    body.nodes = [node]
+    body.inputs = list(dict.fromkeys(node.inputs))
+    body.outputs = list(node.results)
+    return body
+
+
+# ---- element by element
+
+
+def _pointwise(
+    name: str, body: Graph, inputs: Sequence[Value], arrays: Arrays, outs: Sequence[Any], recording: Recording
+) -> list[Any] | None:
+    given = list(dict.fromkeys(inputs))
+    held = [arrays(v) for v in given]
+    if not outs[0].size:
+        return list(outs)
+    found = trace_elements(lambda tensors: _run(body, tensors), [a.dtype for a in held])
+    if any(d != o.dtype for (_, d), o in zip(found, outs, strict=True)):
+        raise Untraceable("the dtypes of results")
+    shape = outs[0].shape
+    if not held or np.broadcast_shapes(*[a.shape for a in held]) != shape:
+        held = [*held, np.broadcast_to(outs[0], shape)] if not held else [np.broadcast_to(held[0], shape), *held[1:]]
+    _launch(name, found, held, outs, recording)
+    return list(outs)
+
+
+def _launch(name: str, found: Any, held: Sequence[Any], outs: Sequence[Any], recording: Recording) -> None:
+    """Record the loop that computes expressions of arrays.
+
+    Raises:
+        Untraceable: if there is no kernel for arrays that lie like these.
+    """
+    expression = Expression(name, found, [a.dtype for a in held], ())
+    plan = expression.plan(held, outs)
+    if plan is None or plan(held, outs) is NotImplemented:
+        raise Untraceable("no kernel for this layout")
+    recording.kept += [expression, plan, *held, *outs]
+
+
+def _run(body: Graph, tensors: list[Any]) -> list[Any]:
+    """Run a graph of element-wise operators on tensors; shapes are nothing to it."""
+    values: dict[Value, Any] = dict(zip(body.inputs, tensors, strict=True))
+    for value, array in body.constants.items():
+        if array.size != 1:
+            raise Untraceable("an array among elements")
+        values[value] = from_array(array.reshape(()))
+    for node in body.nodes:
+        if node.op.name in IDENTITIES:
+            values[node.results[0]] = values[node.inputs[0]]
+            continue
+        with no_grad():
+            result = execute(node.op, list(replaced(node.arguments, values.__getitem__)))
+        for value, tensor in zip(node.results, (result,) if isinstance(result, Tensor) else result, strict=True):
+            values[value] = tensor
+    return [values[v] for v in body.outputs]
+
+
+IDENTITIES = frozenset({"expand", "clone", "contiguous", "copied"})  # of single elements
+
+
+def copied(source: Any, out: Any, recording: Recording) -> None:
+    """Record a copy, which casts."""
+
+    def cast(tensors: list[Any]) -> list[Any]:
+        return [tensors[0]]
+
+    _launch("copy", trace_elements(cast, [source.dtype]), [source], [out], recording)
+
+
+# ---- views
+
+
+def _view(op: Op, node: Node, arrays: Arrays, outs: Sequence[Any], recording: Recording) -> list[Any] | None:
+    held = [replaced((a,), arrays)[0] for a in node.arguments]
+    source = held[0]
+    found = op.call_kernel(held)
+    results = [found] if op.single else list(found)
+    if all(np.may_share_memory(r, source) or not r.size for r in results):
+        return results
+    if op.name not in ("reshape", "view", "flatten", "contiguous", "clone"):
+        return None
+    whole = np.empty(source.shape, source.dtype)
+    recording.kept.append(whole)
+    copied(source, whole, recording)
+    return [whole.reshape(outs[0].shape)]
+
+
+# ---- operators with a kernel of their own
+
+
+def _replayed(op: Op, node: Node, arrays: Arrays, outs: Sequence[Any], recording: Recording) -> list[Any] | None:
+    arguments = [_held(a, arrays) for a in node.arguments]
+    if not _castless(op, arguments):
+        return None
+    before = len(recording.tasks)
+    for attempt in (arguments, None):
+        given = [_dense(a, recording) for a in arguments] if attempt is None else attempt
+        free = list(outs)
+
+        def provide(shape: Any, dtype: Any, free: list[Any] = free) -> Any:
+            shape = (shape,) if isinstance(shape, int) else tuple(shape)
+            for k, out in enumerate(free):
+                if out is not None and out.dtype == dtype and out.size == np.prod(shape, dtype=np.int64):
+                    free[k] = None
+                    return out.reshape(shape)
+            return None
+
+        recording.provide = provide
+        try:
+            found = eager.run(op, given)
+        except ValueError as error:  # NumPy was to write into memory that will be there only later
+            if "read-only" not in str(error):
+                raise
+            found = None
+        finally:
+            recording.provide = lambda shape, dtype: None
+        if found is not None and found is not NotImplemented:
+            results = [found] if op.single else list(found)
+            recording.kept += [*given, *results]
+            if all(_lies_in(r, recording) for r in results):
+                return results
+        del recording.tasks[before:]
+    return None
+
+
+def _castless(op: Op, arguments: Sequence[Any]) -> bool:
+    """Whether an operator's kernel takes its arguments as they are: nothing is promoted, and no half widened."""
+    common = None
+    for i in op.signature.inputs:
+        for array in arguments[i] if isinstance(arguments[i], list) else (arguments[i],):
+            if not isinstance(array, np.ndarray):
+                if array is not None and op.promote is not None:
+                    return False
+                continue
+            if not array.flags.aligned or (op.widen and array.dtype.itemsize == 2 and array.dtype.kind in "fV"):
+                return False
+            if op.promote is not None and (array.dtype.kind != "f" or (common or array.dtype) != array.dtype):
+                return False
+            common = array.dtype
+    return True
+
+
+def _held(argument: Any, arrays: Arrays) -> Any:
+    if isinstance(argument, Value):
+        return arrays(argument)
+    return [_held(a, arrays) for a in argument] if isinstance(argument, tuple) and argument and isinstance(argument[0], Value) else argument  # fmt: skip
+
+
+def _dense(argument: Any, recording: Recording) -> Any:
+    """Return an array as one block of memory; what copies it is recorded."""
+    if not isinstance(argument, np.ndarray) or argument.flags.c_contiguous:
+        return argument
+    whole = np.empty(argument.shape, argument.dtype)
+    recording.kept.append(whole)
+    copied(argument, whole, recording)
+    return whole
+
+
+def _lies_in(result: Any, recording: Recording) -> bool:
+    """Whether a result lies in memory that a recorded task writes: read-only, as :meth:`Recording.empty` gave it."""
+    return isinstance(result, np.ndarray) and (not result.flags.writeable or not result.size)
+
+
+# ---- optimisers and what passes fused
+
+
+def _formula(op: Formula, node: Node, arrays: Arrays, outs: Sequence[Any], recording: Recording) -> list[Any] | None:
+    held = [arrays(v) for v in node.inputs]
+    count = 2 + op.moments
+    if held[0].dtype.kind != "f" or any(a.dtype != held[0].dtype or a.shape != held[0].shape for a in held[:count]):
+        return None
+
+    def flat(*arguments: Any) -> None:
+        op.function(arguments[0], arguments[1], arguments[2:count], *arguments[count:])
+
+    kinds = [a.dtype for a in held]
+    found = dict(trace_update(flat, held, kinds))
+    results = [(found[i], kinds[i]) for i in op.written if i in found]
+    if len(results) < len(op.written):
+        return None
+    _launch(op.name, results, held, outs, recording)
+    return list(outs)
+
+
+def _fused(op: Fused, node: Node, arrays: Arrays, outs: Sequence[Any], recording: Recording) -> list[Any] | None:
+    if op.kind != "pointwise":
+        return None
+    inside = dict(zip(op.body.inputs, node.arguments, strict=True))
+    return _pointwise("fused", op.body, op.body.inputs, lambda v: arrays(inside[v]), outs, recording)

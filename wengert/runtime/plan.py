@@ -1,0 +1,162 @@
+"""A graph as something to run: memory for its values, and one table of native tasks that computes them.
+
+Tasks that follow one another run in one native call. Between them stand *steps* of Python: operators without native code,
+random draws, whatever a user declared.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from wengert.core.native import native
+from wengert.errors import KernelError
+from wengert.graph.evaluate import compute
+from wengert.graph.ir import Graph, Node, Value
+from wengert.runtime.executor import Table
+from wengert.runtime.lowering import lower
+from wengert.runtime.pool import empty
+from wengert.runtime.recording import Recording, Task, recording
+
+__all__ = ["Plan"]
+
+
+class Step:
+    """A node that Python computes."""
+
+    __slots__ = ("arrays", "node", "outs")
+
+    def __init__(self, node: Node, arrays: dict[Value, Any], outs: Sequence[Any]) -> None:
+        self.node, self.arrays, self.outs = node, arrays, outs
+
+    def __call__(self) -> None:
+        """Compute the node into its memory."""
+        for out, found in zip(self.outs, compute(self.node, self.arrays.__getitem__), strict=True):
+            np.copyto(out, found)
+
+
+class Native:
+    """Tasks that run in one native call."""
+
+    __slots__ = ("checks", "table", "words")
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self.words = np.frombuffer(b"".join(t.arguments for t in tasks), np.int64).copy()
+        ends = np.cumsum([len(t.arguments) // 8 for t in tasks])
+        start = self.words.__array_interface__["data"][0]
+        places = [start + 8 * int(end) - len(t.arguments) for end, t in zip(ends, tasks, strict=True)]
+        self.table = Table(np.array([(*t[:3], p) for t, p in zip(tasks, places, strict=True)], np.int64))
+        self.checks = [int(end) - 1 for end, t in zip(ends, tasks, strict=True) if t.checked]
+
+    def __call__(self) -> None:
+        """Run the tasks.
+
+        Raises:
+            KernelError: with bounds checks, if an access was outside its buffer.
+        """
+        self.table.run()
+        for place in self.checks:
+            if self.words[place]:
+                raise KernelError(f"access {self.words[place]} of a compiled kernel is outside its buffer")
+
+
+class Plan:
+    """A graph, ready to run again and again.
+
+    Args:
+        graph: the program. bound: for each input the array that it is at every call, or None where it differs.
+
+    Attributes:
+        steps: what is run, in order. arrays: where each value lies.
+    """
+
+    def __init__(self, graph: Graph, bound: Sequence[Any]) -> None:
+        native.loaded()
+        self.graph = graph
+        self.arrays: dict[Value, Any] = dict(graph.constants)
+        self.bound = list(bound)
+        self.buffers: list[Any] = []
+        for value, array in zip(graph.inputs, bound, strict=True):
+            held = empty(value.shape, value.dtype.numpy) if array is None else array
+            self.arrays[value] = held
+            self.buffers.append(held)
+        self.steps: list[Any] = []
+        self._build()
+
+    def _build(self) -> None:
+        places = self._in_place()
+        whole = Recording()
+        for node in self.graph.nodes:
+            outs = [places.get(v) if v in places else empty(v.shape, v.dtype.numpy) for v in node.results]
+            with recording() as recorded:
+                found = lower(node, self.arrays.__getitem__, outs, recorded)
+            if found is None:
+                whole.tasks.append(Step(node, self.arrays, outs))
+                found = outs
+            else:
+                whole.tasks += recorded.tasks
+                whole.kept += recorded.kept
+            self.arrays.update(zip(node.results, found, strict=True))
+        for launches, tasks in groupby(whole.tasks, lambda task: isinstance(task, Task)):
+            self.steps += [Native(list(tasks))] if launches else tasks  # type: ignore[arg-type]
+        self._kept = whole.kept
+        self._moved = self._written_elsewhere()
+
+    def _in_place(self) -> dict[Value, Any]:
+        """Return the values that may be computed where an input lies, because nothing reads the input after them."""
+        last: dict[Value, int] = {}
+        made: dict[Value, int] = {}
+        for k, node in enumerate(self.graph.nodes):
+            for value in node.inputs:
+                last[value] = k
+            for value in node.results:
+                made[value] = k
+        outputs = set(self.graph.outputs)
+        found: dict[Value, Any] = {}
+        aliased = self._aliased()
+        for target, value in self.graph.writes:
+            array = self.arrays[target]
+            if (
+                value in made and value not in found and target not in outputs and target not in aliased
+                and last.get(target, -1) <= made[value] and array.flags.c_contiguous
+                and self.bound[self.graph.inputs.index(target)] is not None
+                and _is_elementwise(value.node)
+            ):  # fmt: skip
+                found[value] = array
+        return found
+
+    def _written_elsewhere(self) -> set[Value]:
+        """Return the values to be written that lie in the memory of an input, which may be written itself by then."""
+        moved = set()
+        for target, value in self.graph.writes:
+            array = self.arrays[value]
+            if array is not self.arrays[target] and any(np.may_share_memory(array, b) for b in self.buffers):
+                moved.add(value)
+        return moved
+
+    def _aliased(self) -> set[Value]:
+        """Return the inputs that some view looks at: they may be read through it later."""
+        return {
+            node.inputs[0] for node in self.graph.nodes if getattr(node.op, "view", False) and node.inputs
+        }  # fmt: skip
+
+    def __call__(self, arrays: Sequence[Any]) -> dict[Value, Any]:
+        """Run on the arrays of the inputs, and return those of the outputs and of what is to be written."""
+        for held, array in zip(self.buffers, arrays, strict=True):
+            if array is not held:
+                np.copyto(held, array)
+        for step in self.steps:
+            step()
+        outputs = self.graph.outputs
+        found = {value: self.arrays[value].copy() for value in outputs}
+        for _, value in self.graph.writes:
+            if value not in found:
+                array = self.arrays[value]
+                found[value] = array.copy() if value in self._moved else array
+        return found
+
+
+def _is_elementwise(node: Any) -> bool:
+    op = node.op
+    return type(op).__name__ == "Formula" or getattr(op, "kind", "") == "pointwise" or getattr(op, "batch", "") == "broadcast"

@@ -1,0 +1,138 @@
+"""Writing down the kernels that a function would run, instead of running them, so that they can be run again at once.
+
+A kernel of :mod:`wengert.runtime` looks at shapes and addresses and then launches machine code. While a
+:class:`Recording` is active on a thread, what it launches goes there with its arguments, and the memory it asks the pool for is
+kept: the same addresses are then right whenever the recorded tasks are run.
+"""
+
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = [
+    "Recording", "Task", "active", "ascontiguous", "at_each_call", "current", "keep", "paused", "recording", "writable",
+]  # fmt: skip
+
+_HEADER = struct.Struct("qqq")
+
+
+class Task(NamedTuple):
+    """One launch: a kernel's address, the number of steps, how many make a chunk, and its arguments, 64 bits each.
+
+    Attributes:
+        checked: whether the last argument is set by a failing bounds check.
+    """
+
+    address: int
+    count: int
+    grain: int
+    arguments: bytes
+    checked: bool
+
+
+class Recording:
+    """What is to be run, in order.
+
+    Attributes:
+        tasks: launches, and functions that Python calls between them. kept: everything they point to.
+        provide: returns memory for an array of (shape, dtype) that a kernel makes, or None.
+    """
+
+    def __init__(self) -> None:
+        self.tasks: list[Task | Callable[[], Any]] = []
+        self.kept: list[Any] = []
+        self.provide: Callable[[tuple[int, ...], Any], Any] = lambda shape, dtype: None
+
+    def launch(self, call: bytes, checked: bool = False) -> None:
+        """Add a task, given as :func:`wengert.runtime.workers.launch` takes it."""
+        address, count, grain = _HEADER.unpack_from(call)
+        if count > 0:
+            self.tasks.append(Task(address, count, grain, call[_HEADER.size :], checked))
+
+    def empty(self, shape: Any, dtype: Any) -> Any:
+        """Return memory for a result or for scratch; NumPy may not write into it."""
+        found = self.provide(shape, dtype)
+        array = np.empty(shape, dtype) if found is None else found
+        view = array.view()
+        view.flags.writeable = False
+        self.kept += array, view
+        return view
+
+
+_local = threading.local()
+active: list[int] = [0]  # how many recordings there are, on all threads: zero is the common case, and cheap to see
+
+
+def current() -> Recording | None:
+    """Return what this thread records into, or None."""
+    return getattr(_local, "recording", None) if active[0] else None
+
+
+@contextmanager
+def paused() -> Iterator[None]:
+    """Run what is launched in a block now, and record nothing of it."""
+    mine = current()
+    _local.recording = None
+    try:
+        yield
+    finally:
+        _local.recording = mine
+
+
+def keep(*objects: Any) -> None:
+    """Keep what recorded tasks point to alive as long as they; without a recording, nothing is kept."""
+    mine = current()
+    if mine is not None:
+        mine.kept += objects
+
+
+def ascontiguous(array: Any, dtype: Any = None) -> Any:
+    """Return an array as one block of memory, as NumPy's function does; what is copied is copied at each call."""
+    mine = current()
+    if mine is None or (array.flags.c_contiguous and (dtype is None or array.dtype == dtype)):
+        return np.ascontiguousarray(array, dtype)
+    whole = np.empty(array.shape, array.dtype if dtype is None else dtype)
+    mine.kept.append(whole)
+    mine.tasks.append(lambda: np.copyto(whole, array, casting="unsafe"))
+    return whole
+
+
+def writable(array: Any) -> Any:
+    """Return an array as one that NumPy may write into, for what is done at each call."""
+    whole = array
+    while not whole.flags.writeable and whole.base is not None:
+        whole = whole.base
+    if whole is array or not whole.flags.writeable:
+        return array
+    return np.ndarray(array.shape, array.dtype, whole.data, pointer_offset(array, whole), array.strides)
+
+
+def pointer_offset(array: Any, whole: Any) -> int:
+    """Return how many bytes an array begins behind another that it lies in."""
+    return int(array.__array_interface__["data"][0] - whole.__array_interface__["data"][0])
+
+
+def at_each_call(do: Callable[[], Any]) -> None:
+    """Call ``do()``: now, or, while a kernel is recorded, each time that the tasks are run, between those around it."""
+    mine = current()
+    if mine is None:
+        do()
+    else:
+        mine.tasks.append(do)
+
+
+@contextmanager
+def recording() -> Iterator[Recording]:
+    """Record what this thread launches in a block."""
+    outer, mine = getattr(_local, "recording", None), Recording()
+    _local.recording = mine
+    active[0] += 1
+    try:
+        yield mine
+    finally:
+        active[0] -= 1
+        _local.recording = outer
