@@ -6,6 +6,7 @@ The classes derive from the built-in exception that PyTorch or NumPy raises in t
 
 __all__ = [
     "AnomalyError",
+    "CaptureError",
     "DTypeError",
     "DeclarationError",
     "GradientLossWarning",
@@ -62,6 +63,10 @@ class OutOfMemoryError(RuntimeError, MemoryError):
 
 class TransformError(RuntimeError):
     """Something a transform cannot do: read values that it batches, write batched values into a tensor from outside."""
+
+
+class CaptureError(TransformError):
+    """A program that cannot be captured: it needs values before they are computed, or does what no graph can say."""
 
 
 class GradientLossWarning(UserWarning):

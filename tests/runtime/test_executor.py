@@ -68,7 +68,9 @@ def chain(number: int, width: int = 1) -> list[list[int]]:
 
 
 def table_of(loops: Any) -> Any:
-    return np.array([[kernel, count, grain, args] for kernel, args, count, grain in loops.calls], np.int64).reshape(-1, 4)
+    return np.array([[kernel, count, grain, args] for kernel, args, count, grain in loops.calls], np.int64).reshape(
+        -1, 4
+    )
 
 
 # ---- tables
@@ -93,7 +95,8 @@ def test_parts_of_a_table(number: int) -> None:
     mix = random_mix(100, 1)
     table = Table(mix.rows)
     table.run(0, 40)
-    assert mix.arrays[:40].all() and not mix.arrays[40:].any()
+    assert mix.arrays[:40].all()
+    assert not mix.arrays[40:].any()
     table.run(40, 40)
     table.run(40)
     mix.check()
@@ -129,7 +132,7 @@ def test_when_the_tasks_of_a_table_ran(number: int) -> None:
     work = slow(0.001)
     row = [kernels().addresses["slow"], 4, 1, work.ran.ctypes.data]
     times = Table(np.array([row] * 3, np.int64)).timed()
-    assert times.shape == (3, 2) and work.ran[0] == 12
+    assert (times.shape, work.ran[0]) == ((3, 2), 12)
     assert (np.diff(times.reshape(-1)) >= 0).all()
     assert ((times[:, 1] - times[:, 0]) > 300_000 / number).all()
 
@@ -205,7 +208,7 @@ def test_loops_without_steps_and_repeated_dependencies(number: int) -> None:
     mix = Mix([[], [0], [1]], 4, [2, 2, 2])
     mix.rows[1, 1] = 0
     TaskGraph(mix.rows, [[], [0, 0, 0], (1, 1)]).run()
-    assert mix.arrays[0].all() and not mix.arrays[1].any() and mix.arrays[2].all()
+    assert mix.arrays.any(1).tolist() == [True, False, True]
 
 
 def test_thousands_of_tiny_tasks(number: int) -> None:
@@ -256,11 +259,11 @@ def test_independent_tasks_run_at_once(two: None) -> None:
 
 def test_two_branches_keep_two_threads_busy(two: None) -> None:
     """The best of several runs: others use this machine too."""
-    work = slow(0.0001)
+    work = slow(0.0003)
     row = [kernels().addresses["slow"], 1, 1, work.ran.ctypes.data]
-    graph = TaskGraph(np.array([row] * 20, np.int64), chain(20, 2))
-    shares = []
-    for _ in range(100):
+    graph = TaskGraph(np.array([row] * 100, np.int64), chain(100, 2))
+    shares = [0.0]
+    while len(shares) < 60 and max(shares) <= 0.85:
         times = graph.timed()
         shares.append((times[:, 1] - times[:, 0]).sum() / (times[:, 1].max() - times[:, 0].min()) / 2)
     assert max(shares) > 0.85
@@ -350,11 +353,9 @@ def test_what_is_no_graph_is_refused(dependencies: Any, urgency: Any, match: str
 
 
 def test_a_graph_of_many_tasks_is_made_fast() -> None:
-    mix = random_mix(50_000, 0, size=1, near=100)
+    mix = Mix(chain(50_000, 100), 1, [1] * 50_000)
     start = time.perf_counter()
     graph = TaskGraph(mix.rows, mix.dependencies)
-    assert time.perf_counter() - start < 10
+    assert time.perf_counter() - start < 5
     graph.run()
     mix.check()
-
-

@@ -109,7 +109,7 @@ def test_a_child_that_returns_into_the_plan_it_was_forked_in_gets_an_error(kind:
         assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 7
         assert plans_work()
     """)
-    assert "this process was forked inside" in out and "left behind in its parent" in out
+    assert "this process was forked inside" in out
 
 
 @posix
@@ -120,7 +120,9 @@ def test_a_signal_handler_may_run_plans(kind: str) -> None:
         signal.signal(signal.SIGALRM, lambda *_: handled.append(plans_work()))
         work = slow(0.001)
         rows = np.array([[kernels().addresses["slow"], 10, 1, work.ran.ctypes.data]] * 60, np.int64)
+        made = plan({kind!r}, rows, [[k - 3] if k > 2 else [] for k in range(60)])
+        assert plans_work()
         signal.setitimer(signal.ITIMER_REAL, 0.03)
-        plan({kind!r}, rows, [[k - 3] if k > 2 else [] for k in range(60)]).run()
-        assert handled == [True] and work.ran[0] == 600
+        made.run()
+        assert (handled, work.ran[0]) == ([True], 600)
     """)

@@ -38,13 +38,15 @@ from wengert.codegen import worker_loop
 from wengert.codegen.parking import parking
 from wengert.codegen.task_loop import PAUSED
 
-__all__ = ["GRAPH", "LINE", "SLOTS", "STATE", "STEPS", "TIMED", "task_graph"]
+__all__ = ["GRAPH", "LINE", "SLOTS", "STATE", "TIMED", "task_graph"]
 
-GRAPH: Final = "wengert_graph"  # i64 (pool, state, address of parallel_for): 0 when all has run, PAUSED, or what the loop failed with
+# i64 (pool, state, address of parallel_for): 0 when all tasks have run, PAUSED, or what the loop failed with.
+GRAPH: Final = "wengert_graph"
 
 # The words of a state, eight to a line of the cache. TABLE, STARTS (of each task's successors, and their number),
-# SUCCESSORS and TIMES (or 0) are addresses; SEATS and PAIRS are numbers; READY and STEPS count words from the state's beginning.
-# LEFT is how many tasks have not ended. The seats follow from SLOTS on, a line each: 1 + the task that was begun there.
+# SUCCESSORS and TIMES (or 0) are addresses; SEATS and PAIRS are numbers; READY and STEPS count words from the beginning of
+# the state. LEFT is how many tasks have not ended. The seats follow from SLOTS on, a line each: 1 + the task that was begun
+# there.
 STATE: Final = {
     "TABLE": 0, "STARTS": 1, "SUCCESSORS": 2, "SEATS": 3, "READY": 4, "PAIRS": 5, "STEPS": 6, "TIMES": 7,
     "POOL": 8, "DEADLINE": 9, "SPIN": 10,
@@ -54,9 +56,8 @@ STATE: Final = {
 LINE: Final = 8
 SLOTS: Final = 32
 
-# After the pairs of ready and taken come two words for each task: how many tasks it waits for (32 bits), how many of its
-# chunks have not finished (32 bits); and the range of those that nobody has claimed.
-STEPS: Final = 2
+# READY: a pair of words for 64 tasks each, ready and taken. STEPS: two words for each task: how many tasks it waits for (32
+# bits), how many of its chunks have not finished (32 bits); and the range of those that nobody has claimed.
 TIMED: Final = 3  # words for each task in TIMES: when it began and ended, in nanoseconds, and its seat
 
 _PARTS: Final = """

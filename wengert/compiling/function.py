@@ -13,7 +13,6 @@ from wengert.core.place import describe, here
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor
 from wengert.graph.capture import NeedsValues, NotCapturable, NotYet
-from wengert.graph.evaluate import evaluate
 from wengert.settings import settings
 
 __all__ = ["Compiled"]
@@ -58,7 +57,7 @@ class Compiled:
             warnings.warn(f"{self.function.__qualname__} is run as it is, not compiled: {error}", RuntimeWarning, stacklevel=3)
             self._given_up = True
             return self.function(*args, **kwargs)
-        program.run = lambda arrays: evaluate(program.graph, arrays)
+        program.prepare(self.backend, leaves)
         if why:
             self.retraces.append(why)
         self.programs.setdefault(key, []).insert(0, program)

@@ -11,10 +11,11 @@ from wengert.core.interpret import entered
 from wengert.core.place import here
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array, node_of, replay, version_of
-from wengert.errors import TransformError
 from wengert.graph.capture import Capture, NotCapturable
+from wengert.graph.evaluate import evaluate
 from wengert.graph.ir import Graph, Value
 from wengert.graph.storage import Traced
+from wengert.runtime.plan import Plan
 
 __all__ = ["Program", "capture"]
 
@@ -42,7 +43,7 @@ class Program:
         graph: what is computed. sources: of its inputs, in order (None for host inputs). guards: when it may be used.
         hosts: what Python does first. results: of the function's tensors, and ``structure`` of what it returns.
         writes: (source, value) pairs. gradients: (source, Result or None) pairs for ``.grad``.
-        run: computes the values from the arrays of the inputs.
+        run: computes the values from the arrays of the inputs, where no plan does.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -54,11 +55,11 @@ class Program:
         self.structure: Any = None
         self.writes: list[tuple[Source, Value]] = []
         self.gradients: list[tuple[Source, Value | None]] = []
-        self.run: Runner | None = None
+        self.run: Runner
+        self.plan: Plan | None = None
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Run on the leaves of a call's arguments, and return what the function returns."""
-        assert self.run is not None
         numbers: dict[Value, Any] = {}
         for host in self.hosts:
             found = host.do()
@@ -68,8 +69,34 @@ class Program:
             numbers[value] if source is None else source.tensor(leaves)._payload
             for value, source in zip(self.graph.inputs, self.sources, strict=True)
         ]
-        found = self.run(arrays)
+        found = self.run(arrays) if self.plan is None else self._planned(arrays)
         return self.finish(found, leaves)
+
+    def prepare(self, backend: str, leaves: Sequence[Any]) -> None:
+        """Make what runs the graph."""
+        if backend == "reference":
+            self.run = lambda arrays: evaluate(self.graph, arrays)
+        else:
+            self._build([s.tensor(leaves)._payload if isinstance(s, Held) else None for s in self.sources])
+
+    def _build(self, bound: list[Any]) -> None:
+        self.plan = Plan(self.graph, bound)
+
+    def scramble(self) -> None:
+        """Overwrite what the last call left in the memory of the plan, which no call may look at: for tests."""
+        if self.plan is not None:
+            self.plan.scramble()
+
+    def _planned(self, arrays: list[Any]) -> dict[Value, Any]:
+        """Run the plan; it is made anew where a tensor that the function holds got other memory."""
+        plan = self.plan
+        assert plan is not None
+        for array, bound in zip(arrays, plan.bound, strict=True):
+            if bound is not None and array is not bound:
+                bound = [None if b is None else a for a, b in zip(arrays, plan.bound, strict=True)]
+                self._build(bound)
+                return self.plan(arrays)  # type: ignore[misc]
+        return plan(arrays)
 
     def finish(self, found: dict[Value, Any], leaves: Sequence[Any]) -> Any:
         """Write what is to be written, and return what the function returns."""

@@ -19,7 +19,7 @@ from wengert.core.place import Place, here
 from wengert.core.registry import operators
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array, node_of, version_of
-from wengert.errors import TransformError
+from wengert.errors import CaptureError
 from wengert.graph.ir import Graph, Value, values_in
 from wengert.graph.operations import Draw, Formula
 from wengert.graph.storage import Storage, Traced, stand_in
@@ -27,15 +27,15 @@ from wengert.graph.storage import Storage, Traced, stand_in
 __all__ = ["Capture", "Host", "NeedsValues", "NotCapturable", "NotYet", "capturing", "outside"]
 
 
-class NotCapturable(TransformError):
+class NotCapturable(CaptureError):
     """The program does something that no graph can say."""
 
 
-class NotYet(TransformError):
+class NotYet(CaptureError):
     """The program is to run once as it is before it is captured."""
 
 
-class NeedsValues(TransformError):
+class NeedsValues(CaptureError):
     """The program asks for the values of a tensor while it is being captured.
 
     Attributes:

@@ -27,7 +27,9 @@ def compute(node: Node, arrays: Callable[[Value], Any]) -> list[Any]:
     return [r._payload for r in ((result,) if isinstance(result, Tensor) else result)]
 
 
-def evaluate(graph: Graph, inputs: Sequence[Any], watch: Callable[[Node, list[Any]], None] | None = None) -> dict[Value, Any]:
+def evaluate(
+    graph: Graph, inputs: Sequence[Any], watch: Callable[[Node, list[Any]], None] | None = None
+) -> dict[Value, Any]:
     """Run a graph.
 
     Args:

@@ -37,7 +37,9 @@ class Value:
 
     __slots__ = ("index", "name", "node", "spec", "strides")
 
-    def __init__(self, spec: Spec, strides: tuple[int, ...], name: str, node: "Node | None" = None, index: int = 0) -> None:
+    def __init__(
+        self, spec: Spec, strides: tuple[int, ...], name: str, node: "Node | None" = None, index: int = 0
+    ) -> None:
         self.spec, self.strides, self.name, self.node, self.index = spec, strides, name, node, index
 
     @property
@@ -127,8 +129,13 @@ class Graph:
         self._named += 1
         return f"{prefix}{self._named}"
 
+    @property
+    def named(self) -> int:
+        """The greatest number that :meth:`fresh` has put at the end of a name."""
+        return self._named
+
     def reserve(self, number: int) -> None:
-        """Take note that names end in numbers up to this one."""
+        """Let :meth:`fresh` leave out the numbers up to this one, which names end in."""
         self._named = max(self._named, number)
 
     def input(self, spec: Spec, strides: tuple[int, ...], name: str = "") -> Value:

@@ -17,7 +17,7 @@ from wengert.graph.operations import Fused
 from wengert.graph.text import FILLED_BYTES, digest, filled, row_major
 from wengert.graph.verify import verify
 
-__all__ = ["parse"]
+__all__ = ["parse", "parse_literal"]
 
 _DEEP: Final = 64  # levels of brackets, and of graphs in graphs
 _TOKEN: Final = re.compile(
@@ -75,6 +75,22 @@ def parse(text: str, constants: Mapping[str, Any] | None = None) -> Graph:
     graph = _Parser(text, constants or {}).whole()
     verify(graph)
     return graph
+
+
+def parse_literal(text: str) -> Any:
+    """Read an argument that is no tensor: the inverse of :func:`wengert.graph.text.literal`.
+
+    Raises:
+        GraphError: for what is no such text.
+
+    Example:
+        >>> parse_literal("(1, slice(0, None, 2), float32, 'same')")
+        (1, slice(0, None, 2), wengert.float32, 'same')
+    """
+    parser = _Parser(text, {})
+    found = parser.literal()
+    parser.end()
+    return found
 
 
 class _Scope:
@@ -167,9 +183,13 @@ class _Parser:
     def whole(self) -> Graph:
         self.expect("graph")
         graph = self.block()
+        self.end()
+        return graph
+
+    def end(self) -> None:
+        """Refuse a text that goes on."""
         if self.token.kind != "end":
             self.fail(self.token, f"expected the end of the text, got {_quoted(self.token)}")
-        return graph
 
     def block(self) -> Graph:
         """Read a graph in braces; the values of the graph around it are not known inside."""
@@ -281,7 +301,9 @@ class _Parser:
         else:
             numbers = self.literal()
             if not isinstance(numbers, list) and spec.dtype.itemsize * math.prod(spec.shape) > FILLED_BYTES:
-                self.fail(token, f"a constant of {math.prod(spec.shape)} equal elements is too large to stand in a text")
+                self.fail(
+                    token, f"a constant of {math.prod(spec.shape)} equal elements is too large to stand in a text"
+                )
             try:
                 array = filled(numbers, spec)
             except (ValueError, TypeError, ArithmeticError) as error:
@@ -295,7 +317,9 @@ class _Parser:
         """Return the array of a constant that does not stand in the text."""
         array = self.constants.get(value.name)
         if array is None:
-            self.fail(token, f"the array of the constant %{value.name} does not stand in the text; give it in constants=")
+            self.fail(
+                token, f"the array of the constant %{value.name} does not stand in the text; give it in constants="
+            )
         spec = value.spec
         if array.shape != spec.shape or array.dtype != spec.dtype.numpy:
             self.fail(token, f"the array given for %{value.name} is {array.dtype}{list(array.shape)}")

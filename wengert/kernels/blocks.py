@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.order import memory_order, places_of
+
 __all__ = ["Unary", "horner", "in_blocks", "pieces", "ratio", "table"]
 
 BLOCK = 8192  # elements: 64 KB of float64, a few of which fit into a second-level cache
@@ -60,16 +62,18 @@ def in_blocks(function: Callable[..., Any], dtype: Any = np.float64) -> Callable
     def blocked(*arrays: Any) -> Any:
         if len(arrays) > 1:
             arrays = np.broadcast_arrays(*arrays)
-        shape, kind = arrays[0].shape, arrays[0].dtype
-        flat = [a.reshape(-1) for a in arrays]
+        kind, order = arrays[0].dtype, memory_order(*arrays)
+        laid = [a.transpose(order) for a in arrays]
+        flat = [a.reshape(-1) for a in laid]
         size = flat[0].size
         if size <= BLOCK:
-            return function(*[f.astype(dtype, copy=False) for f in flat]).astype(kind, copy=False).reshape(shape)
-        out = np.empty(size, kind)
-        for start in range(0, size, BLOCK):
-            part = slice(start, start + BLOCK)
-            out[part] = function(*[f[part].astype(dtype, copy=False) for f in flat])
-        return out.reshape(shape)
+            out = function(*[f.astype(dtype, copy=False) for f in flat]).astype(kind, copy=False)
+        else:
+            out = np.empty(size, kind)
+            for start in range(0, size, BLOCK):
+                part = slice(start, start + BLOCK)
+                out[part] = function(*[f[part].astype(dtype, copy=False) for f in flat])
+        return out.reshape(laid[0].shape).transpose(places_of(order))
 
     blocked.__name__, blocked.__doc__ = function.__name__, function.__doc__
     return blocked

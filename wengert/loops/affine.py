@@ -7,7 +7,7 @@ are tightened to whole numbers (A. Williams, "Fourier's method of linear program
 test", 1991, for which atoms are eliminated without loss). "No" means "not proven". Index arithmetic is taken not to overflow.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import product
 from math import gcd
 from typing import Final
@@ -229,23 +229,29 @@ def _impossible(sums: Sequence[Linear], claims: Case | None) -> bool:
     if claims is not None:
         atoms = _distances(claims, sums).keys()
         sums = [s for s in sums if not s.terms or not atoms.isdisjoint(s.terms)]
-    system = _tidy(sums)
-    while system is not None:
+    system: System = {}
+    if not _enter(sums, system):
+        return True
+    while True:
         signs: dict[Hashable, _Signs] = {}
         for terms in system:
             for atom, c in terms:
                 signs.setdefault(atom, _Signs()).add(c)
         if not signs:
             return False
+        free = {atom for atom, sign in signs.items() if not sign.pairs()}  # large or small enough, they make a sum hold
+        if free:
+            system = {terms: constant for terms, constant in system.items() if free.isdisjoint(a for a, _ in terms)}
+            continue
         atom = min(signs, key=lambda a: signs[a].cost())
         if len(system) + signs[atom].pairs() > _SUMS:
             return False
-        system = _tidy(_without(atom, system))
-    return True
+        if not _enter(_without(atom, system), system):
+            return True
 
 
 class _Signs:
-    """How an atom counts in the sums of a system."""
+    """How an atom counts in the sums of a system: in how many down and up, and by how much at most."""
 
     __slots__ = ("counts", "largest")
 
@@ -254,8 +260,9 @@ class _Signs:
 
     def add(self, c: int) -> None:
         """Note a coefficient."""
-        self.counts[c > 0] += 1
-        self.largest[c > 0] = max(self.largest[c > 0], abs(c))
+        up = c > 0
+        self.counts[up] += 1
+        self.largest[up] = max(self.largest[up], abs(c))
 
     def pairs(self) -> int:
         """Return how many sums its elimination makes."""
@@ -269,31 +276,27 @@ class _Signs:
 System = dict[frozenset[tuple[Hashable, int]], int]  # terms → the smallest constant they come with
 
 
-def _tidy(sums: Sequence[Linear]) -> System | None:
-    """Return sums in lowest terms, the strongest of those that are alike; None if one is negative."""
-    system: System = {}
+def _enter(sums: Iterable[Linear], system: System) -> bool:
+    """Enter sums in lowest terms, the strongest of those that are alike; False if one is negative."""
     for s in sums:
         if not s.terms:
             if s.constant < 0:
-                return None
+                return False
             continue
         divisor = gcd(*s.terms.values())
-        key = frozenset((a, c // divisor) for a, c in s.terms.items())
+        key = frozenset(s.terms.items() if divisor == 1 else ((a, c // divisor) for a, c in s.terms.items()))
         constant = s.constant // divisor
         system[key] = min(system.get(key, constant), constant)
-    return system
+    return True
 
 
 def _without(atom: Hashable, system: System) -> list[Linear]:
-    """Eliminate an atom: add each sum where it counts up to each where it counts down, so that it cancels."""
+    """Take the sums with an atom out of a system, and return each where it counts up added to each where it counts down."""
     up: list[Linear] = []
     down: list[Linear] = []
-    rest: list[Linear] = []
-    for key, constant in system.items():
-        s = Linear(constant, dict(key))
-        c = s.terms.get(atom, 0)
-        (up if c > 0 else down if c < 0 else rest).append(s)
-    for a in up:
-        for b in down:
-            rest.append(a.times(-b.terms[atom]).plus(b, a.terms[atom]))
-    return rest
+    for key in list(system):
+        terms = dict(key)
+        c = terms.get(atom, 0)
+        if c:
+            (up if c > 0 else down).append(Linear(system.pop(key), terms))
+    return [a.times(-b.terms[atom]).plus(b, a.terms[atom]) for a in up for b in down]

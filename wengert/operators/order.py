@@ -341,7 +341,7 @@ def searchsorted(
     """
     _search_shape(sorted_sequence.shape, input.shape)
     places = _places_in(sorted_sequence, input, _side(right, side), None if sorter is None else sorter.astype(np.int64))
-    return np.asarray(places, np.int32 if out_int32 else np.int64)
+    return np.asarray(places, np.int32 if out_int32 else np.int64, order="C")
 
 
 @composite(

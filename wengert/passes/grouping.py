@@ -14,7 +14,8 @@ from wengert.core.operator import Op, Spec
 from wengert.core.registry import operators
 from wengert.graph.ir import Graph, Node, Value, replaced, values_in
 from wengert.graph.operations import Fused
-from wengert.passes.rewriting import Rewriter, row_major
+from wengert.graph.text import row_major
+from wengert.passes.rewriting import Rewriter
 
 __all__ = ["Group", "fused", "ordered"]
 

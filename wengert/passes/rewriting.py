@@ -4,8 +4,8 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wengert.core.operator import Spec
 from wengert.graph.ir import Graph, Node, Value, replaced
+from wengert.graph.text import row_major
 
 __all__ = ["Rewriter", "rewritten"]
 
@@ -74,11 +74,3 @@ def rewritten(graph: Graph, rule: Rule) -> Graph:
             rewriter.replace(node.results, found)
     return rewriter.finish()
 
-
-def row_major(spec: Spec) -> tuple[int, ...]:
-    """Return the strides, in bytes, of new memory."""
-    strides, step = [], spec.dtype.itemsize
-    for n in reversed(spec.shape):
-        strides.append(step)
-        step *= max(n, 1)
-    return tuple(reversed(strides))

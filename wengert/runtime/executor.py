@@ -33,7 +33,11 @@ class _Native:
         self.tasks = table.function(task_loop.TASKS, ctypes.c_int64)
         self.graph = graph.function(task_graph.GRAPH, ctypes.c_int64)
         loops = start_workers().native
-        self.parallel_for, self.resume = (ctypes.cast(f, ctypes.c_void_p) for f in (loops.parallel_for, loops.resume))
+        self.parallel_for, self.resume = (_address_of(function) for function in (loops.parallel_for, loops.resume))
+
+
+def _address_of(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 _native = lru_cache(maxsize=1)(_Native)
@@ -55,7 +59,9 @@ def checked(rows: Any) -> Integers:
         raise TypeError(f"a table of tasks is an array of int64, got {getattr(rows, 'dtype', type(rows).__name__)}")
     if rows.ndim != 2 or rows.shape[1] != 4 or not rows.flags.c_contiguous:
         raise ValueError(f"a table of tasks has shape (tasks, 4) and is contiguous, got shape {rows.shape}")
-    wrong = (rows[:, KERNEL] == 0) | (rows[:, COUNT] < 0) | (rows[:, GRAIN] < 1) | (chunks(rows) > worker_loop.MOST_CHUNKS)
+    wrong = (
+        (rows[:, KERNEL] == 0) | (rows[:, COUNT] < 0) | (rows[:, GRAIN] < 1) | (chunks(rows) > worker_loop.MOST_CHUNKS)
+    )
     if wrong.any():
         task = int(wrong.argmax())
         raise ValueError(
@@ -126,7 +132,7 @@ class Table:
         if not 0 <= first <= end <= len(self.rows):
             raise IndexError(f"there are {len(self.rows)} tasks, but those from {first} to before {end} were to run")
         native = self._native
-        words = _Words(self._place, first, end, 0, native.parallel_for.value, native.resume.value, times)
+        words = _Words(self._place, first, end, 0, native.parallel_for, native.resume, times)
         while left := native.tasks(start_workers().address, words):
             if left != task_loop.PAUSED:
                 task = words[task_loop.RUN["NEXT"]]
@@ -134,7 +140,9 @@ class Table:
 
 
 def _spoilt(rows: Integers, task: int) -> ValueError:
-    return ValueError(f"task {task} was changed to {rows[task].tolist()}, which is not [kernel, count, grain, arguments]")
+    return ValueError(
+        f"task {task} was changed to {rows[task].tolist()}, which is not [kernel, count, grain, arguments]"
+    )
 
 
 def run(rows: Integers) -> None:
@@ -211,8 +219,8 @@ class TaskGraph:
         state = memory[skipped : skipped + len(beginning)]
         state[:] = beginning
         state[task_graph.STATE["TIMES"]] = times
-        address, native = ctypes.c_void_p(place + 8 * skipped), self._native
-        while left := native.graph(start_workers().address, address, native.parallel_for):
+        address, parallel_for = ctypes.c_void_p(place + 8 * skipped), ctypes.c_void_p(self._native.parallel_for)
+        while left := self._native.graph(start_workers().address, address, parallel_for):
             if left != task_loop.PAUSED:
                 raise lost("a plan")
 

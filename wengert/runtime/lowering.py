@@ -14,7 +14,7 @@ from wengert.loops.symbolic import trace_elements, trace_update
 from wengert.loops.tracing import Untraceable
 from wengert.runtime import eager
 from wengert.runtime.pointwise import Expression
-from wengert.runtime.recording import Recording
+from wengert.runtime.recording import Recording, ascontiguous
 from wengert.tape.modes import no_grad
 
 __all__ = ["REPLAYED", "copied", "lower"]
@@ -40,6 +40,7 @@ def lower(node: Node, arrays: Arrays, outs: Sequence[Any], recording: Recording)
     """
     op = node.op
     before = len(recording.tasks)
+    recording.copy = lambda source, out: copied(source, out, recording)
     try:
         if isinstance(op, Formula):
             return _formula(op, node, arrays, outs, recording)
@@ -158,7 +159,7 @@ def _replayed(op: Op, node: Node, arrays: Arrays, outs: Sequence[Any], recording
         return None
     before = len(recording.tasks)
     for attempt in (arguments, None):
-        given = [_dense(a, recording) for a in arguments] if attempt is None else attempt
+        given = [_dense(a) for a in arguments] if attempt is None else attempt
         free = list(outs)
 
         def provide(shape: Any, dtype: Any, free: list[Any] = free) -> Any:
@@ -210,14 +211,11 @@ def _held(argument: Any, arrays: Arrays) -> Any:
     return [_held(a, arrays) for a in argument] if isinstance(argument, tuple) and argument and isinstance(argument[0], Value) else argument  # fmt: skip
 
 
-def _dense(argument: Any, recording: Recording) -> Any:
+def _dense(argument: Any) -> Any:
     """Return an array as one block of memory; what copies it is recorded."""
     if not isinstance(argument, np.ndarray) or argument.flags.c_contiguous:
         return argument
-    whole = np.empty(argument.shape, argument.dtype)
-    recording.kept.append(whole)
-    copied(argument, whole, recording)
-    return whole
+    return ascontiguous(argument)
 
 
 def _lies_in(result: Any, recording: Recording) -> bool:

@@ -82,13 +82,14 @@ class Plan:
             self.arrays[value] = held
             self.buffers.append(held)
         self.steps: list[Any] = []
+        self._own: list[Any] = []
         self._build()
 
     def _build(self) -> None:
         places = self._in_place()
         whole = Recording()
         for node in self.graph.nodes:
-            outs = [places.get(v) if v in places else empty(v.shape, v.dtype.numpy) for v in node.results]
+            outs = [places[v] if v in places else self._memory(v) for v in node.results]
             with recording() as recorded:
                 found = lower(node, self.arrays.__getitem__, outs, recorded)
             if found is None:
@@ -102,6 +103,16 @@ class Plan:
             self.steps += [Native(list(tasks))] if launches else tasks  # type: ignore[arg-type]
         self._kept = whole.kept
         self._moved = self._written_elsewhere()
+
+    def _memory(self, value: Value) -> Any:
+        array = empty(value.shape, value.dtype.numpy)
+        self._own.append(array.reshape(-1))
+        return array
+
+    def scramble(self) -> None:
+        """Overwrite all memory that a run must write before it reads it."""
+        for array in self._own:
+            array.view(np.uint8).fill(0xA5)
 
     def _in_place(self) -> dict[Value, Any]:
         """Return the values that may be computed where an input lies, because nothing reads the input after them."""
@@ -143,8 +154,9 @@ class Plan:
 
     def __call__(self, arrays: Sequence[Any]) -> dict[Value, Any]:
         """Run on the arrays of the inputs, and return those of the outputs and of what is to be written."""
-        for held, array in zip(self.buffers, arrays, strict=True):
+        for held, array, bound in zip(self.buffers, arrays, self.bound, strict=True):
             if array is not held:
+                assert bound is None
                 np.copyto(held, array)
         for step in self.steps:
             step()

@@ -39,13 +39,18 @@ class Recording:
 
     Attributes:
         tasks: launches, and functions that Python calls between them. kept: everything they point to.
-        provide: returns memory for an array of (shape, dtype) that a kernel makes, or None.
+        provide: returns memory for an array of (shape, dtype) that a kernel makes, or None. copy: records that an array is
+            copied, and cast, into another.
     """
 
     def __init__(self) -> None:
         self.tasks: list[Task | Callable[[], Any]] = []
         self.kept: list[Any] = []
+        self.copy: Callable[[Any, Any], None] = self._copy_later
         self.provide: Callable[[tuple[int, ...], Any], Any] = lambda shape, dtype: None
+
+    def _copy_later(self, source: Any, out: Any) -> None:
+        self.tasks.append(lambda: np.copyto(out, source, casting="unsafe"))
 
     def launch(self, call: bytes, checked: bool = False) -> None:
         """Add a task, given as :func:`wengert.runtime.workers.launch` takes it."""
@@ -97,7 +102,7 @@ def ascontiguous(array: Any, dtype: Any = None) -> Any:
         return np.ascontiguousarray(array, dtype)
     whole = np.empty(array.shape, array.dtype if dtype is None else dtype)
     mine.kept.append(whole)
-    mine.tasks.append(lambda: np.copyto(whole, array, casting="unsafe"))
+    mine.copy(array, whole)
     return whole
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from wengert.array.dtype import DType, dtype_of
+from wengert.array.order import empty_in_order, memory_order
 from wengert.codegen.target import host
 from wengert.loops.layout import space
 from wengert.loops.reducing import COLUMNS, Reduction, reduction
@@ -33,6 +34,12 @@ def _lanes(*dtypes: str) -> int:
     return max(2, host().vector_bytes * 8 // max(8, *(DTYPES[d] for d in dtypes)))
 
 
+def _order_of_results(array: Any, dims: tuple[int, ...]) -> list[int]:
+    """Return the order in memory of the dimensions that are left of an array without ``dims``."""
+    left = [d for d in range(array.ndim) if d not in dims]
+    return [left.index(d) for d in memory_order(array) if d in left]
+
+
 class _Layout:
     """How the loops of one reduction lie, and how it is cut.
 
@@ -43,8 +50,9 @@ class _Layout:
 
     def __init__(self, array: Any, dims: tuple[int, ...], dtypes: tuple[Any, ...]) -> None:
         kept = tuple(n for d, n in enumerate(array.shape) if d not in dims)
+        order = _order_of_results(array, dims) if len(dtypes) == 1 else range(len(kept))  # NumPy's places are in C's order
         shape = tuple(1 if d in dims else n for d, n in enumerate(array.shape))
-        self.outs = [empty(kept, d) for d in dtypes]
+        self.outs = [empty_in_order(kept, d, order, empty) for d in dtypes]
         self.where = space(array.shape, [array, *(out.reshape(shape) for out in self.outs)])
         sizes = self.where.sizes
         self.reduced = tuple(s == 0 and n != 1 for s, n in zip(self.where.strides[1], sizes, strict=True))
@@ -57,7 +65,8 @@ class _Layout:
             self.length = -(-size // max(1, min(PARTS, array.size // TASK, size)))
             self.parts = -(-size // self.length)
         if self.split:
-            self.outs = [empty((self.parts, *kept), d) for d in dtypes]
+            order = [0, *(d + 1 for d in order)]
+            self.outs = [empty_in_order((self.parts, *kept), d, order, empty) for d in dtypes]
 
     @property
     def split(self) -> bool:

@@ -24,7 +24,7 @@ from wengert.runtime.calls import Absent, dtype_name, or_numpy
 from wengert.runtime.eager import kernel
 from wengert.runtime.launch import Launcher, pointer
 from wengert.runtime.pool import empty
-from wengert.runtime.recording import at_each_call, writable
+from wengert.runtime.recording import active, ascontiguous, at_each_call, current
 
 __all__ = ["GRAIN", "Lined", "contiguous", "launcher", "lined", "vector"]
 
@@ -61,8 +61,10 @@ def contiguous(array: Array, dtype: Any = None) -> Array:
     """Return an array as one block of memory in C order; a copy, if it is needed, is pooled."""
     if array.flags.c_contiguous and array.flags.aligned and (dtype is None or array.dtype == dtype):
         return array
+    if active[0] and current() is not None:
+        return ascontiguous(array, dtype)
     copy = empty(array.shape, array.dtype if dtype is None else dtype)
-    at_each_call(lambda: np.copyto(writable(copy), array, casting="unsafe"))
+    np.copyto(copy, array, casting="unsafe")
     return copy
 
 

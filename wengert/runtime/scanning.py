@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wengert.array.dtype import DType
+from wengert.array.order import memory_order, places_of
 from wengert.codegen import scanning
 from wengert.runtime.calls import dtype_name, kernels, or_numpy, slots
 from wengert.runtime.eager import kernel
@@ -46,9 +47,10 @@ def _scanned(operation: str, x: Array, dim: int, target: np.dtype[Any]) -> Any:
     if source[0] == "f" and result[0] != "f":
         return NotImplemented  # what a float that no integer equals becomes is NumPy's to say
     extreme = operation in ("cummax", "cummin")
-    shape = x.shape
+    order = memory_order(x)
+    given, dim = np.ascontiguousarray(x.transpose(order)), order.index(dim)
+    shape = given.shape
     outer, length, inner = math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
-    given = np.ascontiguousarray(x)
     results = empty(shape, target)
     places = empty(shape, np.int64) if extreme else None
     if inner > 1:
@@ -59,7 +61,8 @@ def _scanned(operation: str, x: Array, dim: int, target: np.dtype[Any]) -> Any:
         arguments = slots(given, results, results if places is None else places, length)
         found = kernels("scan_rows", scanning.scan_rows, operation, source, result)
         found.run("scan_rows", arguments, outer, max(GRAIN // length, 1))
-    return (results, places) if extreme else results
+    back = places_of(order)
+    return results.transpose(back) if places is None else (results.transpose(back), places.transpose(back))
 
 
 def _through_float32(operation: str, x: Array, dim: int, target: np.dtype[Any]) -> Any:
@@ -105,9 +108,12 @@ def _sums(source: str, result: str, x: Array, results: Array, rows: int, length:
 def cumsum(input: Array, dim: int, *, dtype: DType | None = None) -> Any:
     """Return the running sum along ``dim``."""
     if input.dtype.kind == "c" and dtype is None and input.ndim:
-        parts = np.ascontiguousarray(input)
-        found = cumsum(parts.view(parts.real.dtype).reshape(*parts.shape, 2), dim % input.ndim)
-        return NotImplemented if found is NotImplemented else found.view(input.dtype).reshape(input.shape)
+        order = memory_order(input)
+        parts = np.ascontiguousarray(input.transpose(order))
+        found = cumsum(parts.view(parts.real.dtype).reshape(*parts.shape, 2), order.index(dim % input.ndim))
+        if found is NotImplemented:
+            return NotImplemented
+        return found.view(input.dtype).reshape(parts.shape).transpose(places_of(order))
     return _scanned("cumsum", input, dim % max(input.ndim, 1), _target(input.dtype, dtype))
 
 
