@@ -4,10 +4,10 @@ One small mutable record, read by the rooms below; everything that can change pe
 :mod:`wengert.core.state` instead.
 """
 
-import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wengert.array.dtype import DType, float32, to_dtype
+from wengert.environment import check_environment, variable
 
 __all__ = ["get_default_dtype", "set_default_dtype", "settings"]
 
@@ -28,14 +28,10 @@ class Settings:
 
     default_dtype: DType = float32
     standard_promotion: bool = False
-    native: str = "auto"
-
-    def __post_init__(self) -> None:
-        self.native = os.environ.get("WENGERT_NATIVE", "auto")
-        if self.native not in NATIVE_MODES:
-            raise ValueError(f"WENGERT_NATIVE must be one of {', '.join(NATIVE_MODES)}, got {self.native!r}")
+    native: str = field(default_factory=lambda: str(variable("WENGERT_NATIVE")))
 
 
+check_environment()
 settings = Settings()
 
 

@@ -1,8 +1,13 @@
 """Machine code of loop IR kernels: what a loop reads before its iterations."""
 
+import ctypes
+
 import numpy as np
 import pytest
 
+from wengert.codegen.emit import emit
+from wengert.codegen.engine import load
+from wengert.errors import KernelError
 from wengert.loops.text import parse
 from wengert.loops.verify import unproven, verify
 from wengert.runtime.launch import Launcher, pointer
@@ -37,3 +42,38 @@ def test_what_iterations_have_in_common_is_not_read_where_there_are_none(
 def _sizes(names: tuple[str, ...], shape: tuple[int, ...]) -> list[int]:
     known = dict(zip(("n", "m")[-len(shape) :], shape, strict=True))
     return [known[name] for name in names]
+
+
+STAGED = """kernel reverse(x: f32[n: 1], out y: f32[n: 1])
+  stage row: f32[{size}]
+  for i in 0:n
+    row[i] = x[n - 1 - i]
+  for i in 0:n
+    y[i] = row[i]
+"""
+
+
+@pytest.mark.parametrize(("size", "limits", "taken"), [
+    ("n", {}, "any number of bytes"), ("n", {"n": 131073}, "524292 bytes"), ("n * 2 + 5", {"n": 65536}, "524308 bytes"),
+    ("maximum(n, 131073)", {"n": 1}, "524292 bytes"), ("n - 3", {}, "any number of bytes"), ("131073", {}, "524292 bytes"),
+])  # fmt: skip
+def test_a_stage_that_may_not_fit_on_the_stack_is_refused(size: str, limits: dict[str, int], taken: str) -> None:
+    with pytest.raises(KernelError, match=f"reverse may take {taken} of the stack, which has room for 524288") as caught:
+        emit(parse(STAGED.format(size=size)), limits=limits)
+    assert "stage row" in str(caught.value)
+
+
+@pytest.mark.parametrize(("size", "limits"), [
+    ("n", {"n": 131072}), ("minimum(n, 100)", {}), ("(n + 7) // 8", {"n": 10**6}), ("n - 5", {"n": 100}), ("100", {}),
+])  # fmt: skip
+def test_a_stage_with_a_bound_is_taken(size: str, limits: dict[str, int]) -> None:
+    assert "alloca i8" in emit(parse(STAGED.format(size=size)), limits=limits)
+
+
+def test_a_stage_of_less_than_nothing_takes_nothing() -> None:
+    text = "kernel none(out y: i64[1], inout z: f32[n: 1])\n  stage row: f32[n - 3]\n  y[0] = n\n"
+    code = load(emit(parse(text), limits={"n": 10}), ["kernel"])
+    y, z = np.zeros(1, np.int64), np.zeros(1, np.float32)
+    arguments = (ctypes.c_int64 * 4)(pointer(y), 8, pointer(z), 1)
+    code.function("kernel", None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(ctypes.addressof(arguments), 0, 1)
+    assert y[0] == 1

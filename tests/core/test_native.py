@@ -45,16 +45,6 @@ def test_deterministic_algorithms_are_those_that_are_waited_for() -> None:
     assert settings.native == "auto"
 
 
-@pytest.mark.parametrize(("name", "value", "message"), [
-    ("WENGERT_NATIVE", "yes", "WENGERT_NATIVE must be one of auto, wait, off, got 'yes'"),
-    ("WENGERT_NATIVE_SMALLEST", "few", "WENGERT_NATIVE_SMALLEST must be a number of elements, got 'few'"),
-])  # fmt: skip
-def test_a_wrong_variable_is_named(name: str, value: str, message: str) -> None:
-    found = run("import wengert", **{name: value})
-    assert found.returncode == 1
-    assert message in found.stderr
-
-
 def test_small_programs_load_no_compiler() -> None:
     code = "import sys, wengert as wg; (wg.randn(30, 30) * 2).sum(); print('llvmlite' in sys.modules)"
     assert run(code, WENGERT_NATIVE="auto").stdout.strip() == "False"

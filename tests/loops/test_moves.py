@@ -127,7 +127,7 @@ REFUSED = [
     (HEAD + "  for i in 0:n\n    for j in 0:n\n      z[j] = f32(i)\n", ("vectorize", "i", 4), "two iterations of loop 'i'"),
     (HEAD + "  for i in 0:n\n    for j in 0:m\n      z[i] = z[i] * f32(j)\n", ("vectorize", "j", 4), "two iterations"),
     (HEAD + "  fold i in 0:n\n    s = sum(z[i])\n  z[0] = s\n", ("parallelize", "i"), "a parallel loop"),
-    (HEAD + "  for i in 0:n\n    z[i] = a\n", ("vectorize", "i", 3), "lanes are a power of two"),
+    (HEAD + "  for i in 0:n\n    z[i] = a\n", ("vectorize", "i", 65), "a loop has 1 to 64 lanes"),
     (HEAD + "  for i in 0:n\n    for j in 0:m\n      y[i, j] = x[i, j]\n", ("stage", "i", "y"), "'y' is written in this loop"),
     (HEAD + "  for i in 0:n\n    for j in 0:m\n      y[i, j] = x[i, j]\n", ("stage", "i", "q"), "'q' is no buffer"),
     (HEAD + "  for i in 0:n\n    for j in 0:m\n      y[i, j] = a\n", ("stage", "i", "x"), "'x' is not read in this loop"),

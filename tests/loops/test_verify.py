@@ -58,7 +58,8 @@ BROKEN = {
     "  fold i in 0:n\n    s = sum(x[i])\n  t = s.1\n": "'s' has 1 parts, there is no part 1",
     # loops
     "  for i in 0:n step 0\n    y[i] = a\n": "the step of a loop is a positive number, got 0",
-    "  for i in 0:n by 3 lanes\n    y[i] = a\n": "lanes are a power of two up to 64, got 3",
+    "  for i in 0:n by 65 lanes\n    y[i] = a\n": "a loop has 1 to 64 lanes, got 65",
+    "  fold i in 0:n by 3 lanes\n    s = sum(x[i])\n": "combined by halves: a power of two, got 3",
     "  for i in 0:n unroll 0\n    y[i] = a\n": "a loop is unrolled 1 to 64 times, got 0",
     "  for i in a:n\n    y[i] = a\n": "the bounds of a loop are of dtype i64",
     "  parallel i in 0:n of s: f32 sum\n    s = sum(x[i])\n": "a parallel loop cannot fold",
@@ -77,6 +78,9 @@ BROKEN = {
     "  for i in 1:n by 4 lanes\n    y[i] = a\n    y[i - 1] = a\n": "two iterations of loop 'i'",
     "  for i in 1:m by 4 lanes\n    z[i] = z[i - 1]\n": "two iterations of loop 'i'",
     "  for i in 0:m by 4 lanes\n    z[i // 2] = 1\n": "two iterations of loop 'i'",
+    "  for i in 0:minimum(m, 49) by 8 lanes\n    for j in 0:m\n      z[48 * j + i] = 1\n": "two iterations of loop 'i'",
+    "  for i in 0:minimum(m, 48) by 8 lanes\n    for j in 0:m\n      z[24 * j + i] = 1\n": "two iterations of loop 'i'",
+    "  parallel b in 0:n step 48\n    for i in 0:minimum(n - b, 49)\n      y[b + i] = a\n": "two iterations of loop 'b'",
     "  stage s: f32[n]\n  for i in 0:n by 4 lanes\n    s[0] = x[i]\n    y[i] = s[0]\n": "two iterations of loop 'i'",
 }  # fmt: skip
 
@@ -92,6 +96,9 @@ def test_broken_rules(body: str) -> None:
 INDEPENDENT = [
     "  parallel i in 0:n\n    y[n - 1 - i] = x[i]\n",
     "  for i in 0:m by 8 lanes\n    z[i] = z[i] + 1\n",
+    "  for i in 0:m by 3 lanes\n    z[i] = z[i] + 1\n",
+    "  for i in 0:minimum(m, 48) by 8 lanes\n    for j in 0:m\n      z[48 * j + i] = z[48 * j + i] + 1\n",
+    "  parallel b in 0:n step 48\n    for i in 0:minimum(n - b, 48) step 6\n      y[b + minimum(i + 5, minimum(n - b, 48) - 1)] = a\n",
     "  for i in 0:m by 8 lanes\n    z[i] += 1\n",
     "  for i in 0:n step 2 by 4 lanes\n    y[i] = a\n    y[i + 1 - 1] = a\n",
     "  for i in 0:minimum(m // 2, m) by 4 lanes\n    z[2 * i] = 1\n    z[2 * i + 1] = 1\n",

@@ -6,10 +6,11 @@ ignores in comparisons. Such a dtype equals the ordinary one, but is another obj
 for the commonest dtypes leaves these arrays to code that looks closer.
 """
 
-import os
 from typing import Any
 
 import numpy as np
+
+from wengert.environment import variable
 
 __all__ = [
     "CPU", "Devices", "arrived", "device", "devices", "index_of", "made_there", "on_host", "placed", "same_device", "to_device",
@@ -30,9 +31,7 @@ class Devices:
 
     def __init__(self) -> None:
         self.count, self.default, self.several = 1, 0, False
-        asked = os.environ.get("WENGERT_CPU_DEVICES", "")
-        if asked:
-            self.grow(int(asked) if asked.isdigit() else asked)
+        self.grow(variable("WENGERT_CPU_DEVICES"))
 
     def grow(self, count: Any) -> None:
         """Let there be ``count`` devices.

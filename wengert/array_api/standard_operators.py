@@ -5,12 +5,12 @@ yields to one that has some (``float32 vector + float64 number-like`` is float32
 written for the standard that relies on either asks for the standard's meaning, once for the process.
 """
 
-import os
 from typing import Any
 
 from wengert.array_api.elementwise import floor_divide
 from wengert.core.inplace import adopt, check_writable
 from wengert.core.methods import TensorMethods, attach
+from wengert.environment import variable
 from wengert.settings import settings
 
 __all__ = ["use_standard_operators"]
@@ -51,5 +51,5 @@ def use_standard_operators(enabled: bool = True) -> None:
         attach(name, method)
 
 
-if os.environ.get("WENGERT_ARRAY_API") == "1":
+if variable("WENGERT_ARRAY_API"):
     use_standard_operators()

@@ -32,6 +32,7 @@ from wengert.codegen.binding import llvm
 from wengert.codegen.engine import Library, compile_object
 from wengert.codegen.store import FORMAT, Store
 from wengert.codegen.target import host
+from wengert.environment import variable
 
 __all__ = ["Counters", "counters", "environment", "library", "store"]
 
@@ -201,13 +202,8 @@ def store() -> Store:
     Raises:
         ValueError: if ``WENGERT_CACHE`` or ``WENGERT_CACHE_LIMIT`` has a value that it cannot have.
     """
-    switch = os.environ.get("WENGERT_CACHE", "") or "1"
-    if switch not in ("0", "1"):
-        raise ValueError(f"WENGERT_CACHE must be 0 or 1, got {switch!r}")
-    limit = os.environ.get("WENGERT_CACHE_LIMIT", "") or "256"
-    if not limit.isdecimal() or int(limit) == 0:
-        raise ValueError(f"WENGERT_CACHE_LIMIT must be a positive number of MiB, got {limit!r}")
-    return _store(_directory(), int(limit) * MIB, "" if switch == "1" else "WENGERT_CACHE is 0")
+    off = "" if variable("WENGERT_CACHE") else "WENGERT_CACHE is 0"
+    return _store(_directory(), variable("WENGERT_CACHE_LIMIT") * MIB, off)
 
 
 @lru_cache(maxsize=8)

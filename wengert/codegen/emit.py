@@ -5,8 +5,8 @@ each buffer its address and the byte strides that its structure does not fix, th
 is that of the parallel loops at the top of the kernel, counted row by row; a kernel without any is called with (0, 1).
 """
 
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from llvmlite import ir
@@ -15,9 +15,11 @@ from wengert.codegen import access
 from wengert.codegen.expressions import Expressions
 from wengert.codegen.lanes import BOOL, BYTE, I64, POINTER, Lanes, Value, constant, splat, type_of, vector_of
 from wengert.codegen.operations import intrinsic
+from wengert.codegen.stages import check_stages
+from wengert.environment import variable
 from wengert.errors import KernelError
 from wengert.loops.ir import MONOIDS, Buffer, Fold, Kernel, Let, Loop, Stage, Statement, Store, Update, walk
-from wengert.loops.scalar import OPS, Scalar, index, is_float, make, size_of
+from wengert.loops.scalar import OPS, Scalar, const, index, is_float, make, size_of
 
 __all__ = ["bounds_checked", "emit", "slots"]
 
@@ -26,7 +28,7 @@ I32 = ir.IntType(32)
 
 def bounds_checked() -> bool:
     """Whether generated code compares every index with its dimension (``WENGERT_BOUNDS_CHECK=1``)."""
-    return os.environ.get("WENGERT_BOUNDS_CHECK", "0") not in ("", "0")
+    return bool(variable("WENGERT_BOUNDS_CHECK"))
 
 
 def slots(kernel: Kernel) -> list[tuple[str, Any]]:
@@ -44,8 +46,19 @@ def slots(kernel: Kernel) -> list[tuple[str, Any]]:
     return [*found, ("fault", None)] if bounds_checked() else found
 
 
-def emit(kernel: Kernel, name: str = "kernel", module: Any = None) -> str:
-    """Return the LLVM IR of a kernel; ``module`` may hold others already."""
+def emit(
+    kernel: Kernel, name: str = "kernel", module: Any = None, limits: Mapping[str, int] = MappingProxyType({})
+) -> str:
+    """Return the LLVM IR of a kernel.
+
+    Args:
+        module: one that may hold others already. limits: the largest values of sizes that whoever calls the kernel lets
+            through; needed of those that a stage is made of.
+
+    Raises:
+        KernelError: if the stages of the kernel have no bound, or one that is too large.
+    """
+    check_stages(kernel, limits)
     module = ir.Module(kernel.name) if module is None else module
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER, I64, I64]), name)
     function.attributes.add("nounwind")
@@ -96,7 +109,8 @@ class Emitter(Expressions):
 
     def take_stage(self, stage: Stage) -> None:
         """Take the memory of a stage from the stack, once for the whole call."""
-        count = self.builder.mul(self.value(stage.size).llvm, ir.Constant(I64, size_of(stage.dtype)))
+        size = self.value(make("maximum", (stage.size, const(0, "i64"))))
+        count = self.builder.mul(size.llvm, ir.Constant(I64, size_of(stage.dtype)))
         memory = self.builder.alloca(BYTE, size=count)
         memory.align, memory.type = 64, POINTER
         self.arguments["pointer", stage.name] = memory

@@ -1,10 +1,10 @@
 """The machine that code is made for: its name for LLVM, and the few facts that kernels are shaped by."""
 
-import os
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from wengert.codegen.binding import llvm
+from wengert.environment import variable
 
 __all__ = ["LEVELS", "Target", "host"]
 
@@ -64,10 +64,8 @@ def _level(asked: str, has: dict[str, bool]) -> dict[str, bool]:
     """Return the features of a processor that ``WENGERT_CPU`` asks for, which this one must have.
 
     Raises:
-        ValueError: if there is no such level, or this processor is below it.
+        ValueError: if this processor is below it.
     """
-    if asked not in LEVELS:
-        raise ValueError(f"WENGERT_CPU must be one of {', '.join(LEVELS)}, got {asked!r}")
     names = list(LEVELS)
     wanted = {feature: True for name in names[: names.index(asked) + 1] for feature in LEVELS[name]}
     missing = [feature for feature in wanted if not has.get(feature)]
@@ -93,12 +91,9 @@ def host() -> Target:
         True
     """
     triple, cpu, has = llvm().get_process_triple(), llvm().get_host_cpu_name(), _features()
-    if asked := os.environ.get("WENGERT_CPU", ""):
+    if asked := variable("WENGERT_CPU"):
         cpu, has = asked, _level(asked, has)
     features = ",".join(("+" if has[name] else "-") + name for name in sorted(has))
     width, registers, fma, half, dot = _facts(triple, has)
-    if narrow := os.environ.get("WENGERT_VECTOR_BYTES", ""):
-        if narrow not in ("16", "32", "64"):
-            raise ValueError(f"WENGERT_VECTOR_BYTES must be 16, 32 or 64, got {narrow!r}")
-        width = min(width, int(narrow))
+    width = min(width, variable("WENGERT_VECTOR_BYTES") or width)
     return Target(triple, cpu, features, width, registers, fma, half, dot)

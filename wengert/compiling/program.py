@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from wengert import tree
+from wengert.compiling.outward import Outward, outward
 from wengert.compiling.sources import Argument, Gradient, Guards, Held, Source, form_of
 from wengert.core.interpret import entered
 from wengert.core.place import here
@@ -13,20 +14,23 @@ from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array, node_of, replay, version_of
 from wengert.graph.capture import Capture, NotCapturable
 from wengert.graph.evaluate import evaluate
-from wengert.graph.ir import Graph, Value
+from wengert.graph.ir import Graph
 from wengert.graph.storage import Traced
+from wengert.passes.pipeline import optimise
 from wengert.runtime.plan import Plan
 
 __all__ = ["Program", "capture"]
 
-Runner = Callable[[Sequence[Any]], dict[Value, Any]]
+KINDS = frozenset({"pointwise"})
+
+Runner = Callable[[Sequence[Any]], list[Any]]
 
 
 class Result:
     """What becomes of one tensor that the function returns.
 
     Attributes:
-        kind: "value" (a new tensor of ``value``), "source" (a tensor that came in, or a view of it by ``chain``) or "same" (an
+        kind: "value" (a new tensor of the graph's result number ``item``), "source" (a tensor that came in, or a view of it by ``chain``) or "same" (an
             object that is returned as it is).
     """
 
@@ -42,7 +46,7 @@ class Program:
     Attributes:
         graph: what is computed. sources: of its inputs, in order (None for host inputs). guards: when it may be used.
         hosts: what Python does first. results: of the function's tensors, and ``structure`` of what it returns.
-        writes: (source, value) pairs. gradients: (source, Result or None) pairs for ``.grad``.
+        writes, gradients: sources, and which of the graph's results becomes their memory, or their ``.grad``.
         run: computes the values from the arrays of the inputs, where no plan does.
     """
 
@@ -53,13 +57,23 @@ class Program:
         self.hosts: list[Any] = []
         self.results: list[Result] = []
         self.structure: Any = None
-        self.writes: list[tuple[Source, Value]] = []
-        self.gradients: list[tuple[Source, Value | None]] = []
+        self.writes: list[tuple[Source, int]] = []
+        self.gradients: list[tuple[Source, int | None]] = []
         self.run: Runner
+        self.outward: Outward | None = None
+        self.function: Callable[..., Any]
+        self.arguments: Any = None
         self.plan: Plan | None = None
+        self.optimised: Graph | None = None
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Run on the leaves of a call's arguments, and return what the function returns."""
+        found = self.compute(leaves)
+        recorded = {} if self.outward is None else self.outward.record(self, leaves, found)
+        return self.finish(found, leaves, recorded)
+
+    def compute(self, leaves: Sequence[Any]) -> list[Any]:
+        """Run the graph on the leaves of a call's arguments."""
         numbers: dict[Value, Any] = {}
         for host in self.hosts:
             found = host.do()
@@ -69,25 +83,36 @@ class Program:
             numbers[value] if source is None else source.tensor(leaves)._payload
             for value, source in zip(self.graph.inputs, self.sources, strict=True)
         ]
-        found = self.run(arrays) if self.plan is None else self._planned(arrays)
-        return self.finish(found, leaves)
+        return self.run(arrays) if self.plan is None else self._planned(arrays)
 
     def prepare(self, backend: str, leaves: Sequence[Any]) -> None:
         """Make what runs the graph."""
         if backend == "reference":
-            self.run = lambda arrays: evaluate(self.graph, arrays)
+            self.run = self._evaluated
         else:
             self._build([s.tensor(leaves)._payload if isinstance(s, Held) else None for s in self.sources])
 
+    def _evaluated(self, arrays: Sequence[Any]) -> list[Any]:
+        found = evaluate(self.graph, arrays)
+        return [found[value] for value in self.graph.results]
+
+    def runner(self, graph: Graph) -> Runner:
+        """Return what computes another graph in the way of this one, from arrays that differ each time."""
+        if self.plan is None:
+            return lambda arrays: [found[v] for found in [evaluate(graph, arrays)] for v in graph.results]
+        return Plan(optimise(graph, kinds=KINDS), [None] * len(graph.inputs))
+
     def _build(self, bound: list[Any]) -> None:
-        self.plan = Plan(self.graph, bound)
+        if self.optimised is None:
+            self.optimised = optimise(self.graph, kinds=KINDS)
+        self.plan = Plan(self.optimised, bound)
 
     def scramble(self) -> None:
         """Overwrite what the last call left in the memory of the plan, which no call may look at: for tests."""
         if self.plan is not None:
             self.plan.scramble()
 
-    def _planned(self, arrays: list[Any]) -> dict[Value, Any]:
+    def _planned(self, arrays: list[Any]) -> list[Any]:
         """Run the plan; it is made anew where a tensor that the function holds got other memory."""
         plan = self.plan
         assert plan is not None
@@ -98,23 +123,29 @@ class Program:
                 return self.plan(arrays)  # type: ignore[misc]
         return plan(arrays)
 
-    def finish(self, found: dict[Value, Any], leaves: Sequence[Any]) -> Any:
+    def called(self, leaves: Sequence[Any]) -> dict[int, Any]:
+        """Call the function itself; return the tensors that stand where results of the graph do."""
+        args, kwargs = tree.unflatten(leaves, self.arguments)
+        returned = tree.leaves(self.function(*args, **kwargs))
+        return {r.item: leaf for r, leaf in zip(self.results, returned, strict=True) if r.kind == "value"}
+
+    def finish(self, found: Sequence[Any], leaves: Sequence[Any], recorded: dict[int, Any]) -> Any:
         """Write what is to be written, and return what the function returns."""
         place = here(1)
-        for source, value in self.writes:
+        for source, position in self.writes:
             tensor = source.tensor(leaves)
-            array = found[value]
+            array = found[position]
             if array is not tensor._payload:
                 np.copyto(tensor._payload, array)
             version_of(tensor).bump("a compiled function", place)
-        for source, value in self.gradients:
-            source.tensor(leaves)._grad = None if value is None else from_array(found[value])
-        made = [self._made(r, found, leaves) for r in self.results]
+        for source, given in self.gradients:
+            source.tensor(leaves)._grad = None if given is None else from_array(found[given])
+        made = [self._made(r, found, leaves, recorded) for r in self.results]
         return tree.unflatten(made, self.structure)
 
-    def _made(self, result: Result, found: dict[Value, Any], leaves: Sequence[Any]) -> Any:
+    def _made(self, result: Result, found: Sequence[Any], leaves: Sequence[Any], recorded: dict[int, Any]) -> Any:
         if result.kind == "value":
-            return from_array(found[result.item])
+            return recorded[result.item] if result.item in recorded else from_array(found[result.item])
         if result.kind == "source":
             tensor = result.item.tensor(leaves)
             return replay(result.chain, tensor) if result.chain else tensor
@@ -134,6 +165,7 @@ def capture(function: Callable[..., Any], leaves: Sequence[Any], structure: Any)
     with entered(level):
         returned = function(*args, **kwargs)
         program = _program(level, leaves, returned)
+    program.function, program.arguments = function, structure
     return program
 
 
@@ -143,16 +175,20 @@ def _program(level: Capture, leaves: Sequence[Any], returned: Any) -> Program:
     finder = _Finder(level, leaves)
     found, program.structure = tree.flatten(returned)
     program.results = [_result(level, finder, leaf, program) for leaf in found]
-    for tensor, value in level.written():
-        program.writes.append((finder.source(tensor), value))
-    for tensor, grad in level.gradients():
-        value = None if grad is None else level.value_of(grad)
-        program.gradients.append((finder.source(tensor), value))
     graph = level.graph
-    graph.outputs += [r.item for r in program.results if r.kind == "value"]
-    graph.outputs += [v for _, v in program.gradients if v is not None]
+    for result in program.results:
+        if result.kind == "value":
+            graph.outputs.append(result.item)
+            result.item = len(graph.outputs) - 1
+    program.outward = outward(level, finder, [(r.item, leaf) for r, leaf in zip(program.results, found, strict=True)
+                                              if r.kind == "value"])  # fmt: skip
+    for tensor, grad in level.gradients():
+        program.gradients.append((finder.source(tensor), None if grad is None else len(graph.outputs)))
+        graph.outputs += [] if grad is None else [level.value_of(grad)]
     by_source = {id(level.sources[v]): v for v in graph.inputs if v in level.sources}
-    graph.writes = [(by_source[id(t)], v) for t, v in level.written()]
+    for tensor, value in level.written():
+        program.writes.append((finder.source(tensor), len(graph.outputs) + len(graph.writes)))
+        graph.writes.append((by_source[id(tensor)], value))
     program.sources = [finder.source(level.sources[v]) if v in level.sources else None for v in graph.inputs]
     program.hosts = level.hosts
     guards = program.guards

@@ -10,17 +10,16 @@ from wengert import tree
 from wengert.compiling.program import Program, Result, capture
 from wengert.compiling.sources import Argument, Gradient, Held, Source
 from wengert.core.interpret import Payload
-from wengert.core.operator import Op
 from wengert.core.registry import ops
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array
 from wengert.errors import GraphError, TransformError
 from wengert.graph.edit import apply
-from wengert.graph.evaluate import evaluate
 from wengert.graph.files import Content, Path, packed, read, write
-from wengert.graph.ir import Graph, Node, replaced
+from wengert.graph.ir import Graph
 from wengert.graph.parser import parse, parse_literal
 from wengert.graph.text import literal
+from wengert.passes.traffic import bytes_of, flops_of, kernels_of, traffic_of
 
 __all__ = ["TracedProgram", "load_traced", "trace"]
 
@@ -84,6 +83,9 @@ class _Form:
 
     __slots__ = ("dtype", "first", "shape", "value")
 
+    dtype: Any
+    shape: tuple[int, ...] | None
+
     def __init__(self, leaf: Any, leaves: Sequence[Any] = ()) -> None:
         self.value, self.shape, self.dtype, self.first = leaf, None, None, -1
         if isinstance(leaf, Tensor):
@@ -110,7 +112,7 @@ class TracedProgram:
 
     def __init__(self, program: Program, structure: Any, forms: list[_Form], name: str) -> None:
         self.name, self._program, self._structure, self._forms = name, program, structure, forms
-        program.run = lambda arrays: evaluate(program.graph, arrays)
+        program.prepare("reference", ())
 
     @property
     def graph(self) -> Graph:
@@ -175,18 +177,17 @@ class TracedProgram:
         return TracedProgram(_with_graph(old, apply(old.graph, *passes)), self._structure, self._forms, self.name)
 
     def report(self) -> str:
-        """Return a table: for each operator how often it runs, the bytes that it reads and writes, and its operations.
-
-        Operations are those that the operators declare; "?" where one does not. Views move no bytes.
+        """Return a table: for each operator the kernels that it runs, the bytes that they read and write if each is a kernel
+        of its own, and the floating-point operations that it declares. Views run no kernel.
 
         Example:
             >>> import wengert as wg
             >>> print(trace(lambda x: (x @ x.t()).relu())(wg.ones(2, 3)).report())
-            operator        calls   bytes read   bytes written   operations
-            matmul              1           48              16           24
-            permute             1            0               0            0
-            relu                1           16              16            4
-            3 operators         3           64              32           28
+            operator   kernels        bytes   operations
+            matmul           1           64           24
+            relu             1           32            4
+            transpose        0            0            0
+            3 nodes          2           96           28
             inputs 24 bytes, constants 0 bytes, outputs 16 bytes, written back 0 bytes
         """
         return _report(self.graph)
@@ -215,48 +216,22 @@ def _with_graph(old: Program, graph: Graph) -> Program:
 # ---- the report ----------------------------------------------------------------------
 
 
-def _bytes(specs: Sequence[Any]) -> int:
-    return sum(v.spec.dtype.itemsize * int(np.prod(v.shape, dtype=object)) for v in specs)
-
-
-def _operations(node: Node) -> int | None:
-    """Return what an operator says of its cost."""
-    if not isinstance(node.op, Op) or node.op.cost is None:
-        return None
-    values, positional, names = (
-        replaced(node.arguments, lambda v: v.spec),
-        node.op.signature.positional,
-        node.op.signature.names,
-    )
-    return int(node.op.cost(*values[:positional], **dict(zip(names[positional:], values[positional:], strict=True))))
-
-
 def _report(graph: Graph) -> str:
-    table: dict[str, list[Any]] = {}
+    table: dict[str, list[int]] = {}
     for node in graph.nodes:
-        row = table.setdefault(node.op.name, [0, 0, 0, 0])
-        view = isinstance(node.op, Op) and node.op.view
-        counts = (
-            1,
-            0 if view else _bytes(node.inputs),
-            0 if view else _bytes(node.results),
-            0 if view else _operations(node),
-        )
-        table[node.op.name] = [None if a is None or b is None else a + b for a, b in zip(row, counts, strict=True)]
-    total = [sum(row[k] or 0 for row in table.values()) for k in range(4)]
-    rows = [*sorted(table.items()), (f"{len(table)} operators", total)]
-    width = max(13, *(len(name) for name, _ in rows))
-    lines = [f"{'operator':<{width}} {'calls':>7} {'bytes read':>12} {'bytes written':>15} {'operations':>12}"]
-    for name, row in rows:
-        calls, read_, written, operations = ("?" if n is None else str(n) for n in row)
-        lines.append(f"{name:<{width}} {calls:>7} {read_:>12} {written:>15} {operations:>12}")
-    written_back = [value for _, value in graph.writes]
-    parts = (graph.inputs, list(graph.constants), graph.outputs, written_back)
-    sizes = [
-        f"{what} {_bytes(v)} bytes"
-        for what, v in zip(("inputs", "constants", "outputs", "written back"), parts, strict=True)
-    ]
-    return "\n".join([*lines, ", ".join(sizes)])
+        counts = (kernels_of(node), traffic_of([node]), flops_of(node))
+        before = table.get(node.op.name, [0, 0, 0])
+        table[node.op.name] = [a + b for a, b in zip(before, counts, strict=True)]
+    total = [sum(column) for column in zip(*table.values(), strict=True)] or [0, 0, 0]
+    rows = [*sorted(table.items()), (f"{len(graph)} nodes", total)]
+    width = max(len(name) for name, _ in [*rows, ("operator", [])])
+    lines = [f"{'operator':<{width}} {'kernels':>8} {'bytes':>12} {'operations':>12}"]
+    lines += [f"{name:<{width}} {kernels:>8} {size:>12} {flops:>12}" for name, (kernels, size, flops) in rows]
+    written = [value for _, value in graph.writes]
+    parts = {"inputs": graph.inputs, "constants": graph.constants, "outputs": graph.outputs, "written back": written}
+    return "\n".join(
+        [*lines, ", ".join(f"{what} {sum(map(bytes_of, values))} bytes" for what, values in parts.items())]
+    )
 
 
 # ---- files ---------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from wengert.environment import variable
 from wengert.errors import KernelError
 from wengert.settings import settings
 
@@ -22,15 +23,7 @@ __all__ = ["Native", "beside", "native"]
 OFF = 1 << 62
 
 
-def _smallest() -> int:
-    """Return from how many elements on native code is used: where two threads overtake NumPy (docs/native.md)."""
-    text = os.environ.get("WENGERT_NATIVE_SMALLEST", "8192")
-    if not text.isdigit():
-        raise ValueError(f"WENGERT_NATIVE_SMALLEST must be a number of elements, got {text!r}")
-    return int(text)
-
-
-SMALLEST = _smallest()
+SMALLEST: int = variable("WENGERT_NATIVE_SMALLEST")  # where two threads overtake NumPy (docs/native.md)
 PAUSE = 0.00002  # seconds a thread may keep Python's lock while one works beside it (5 ms otherwise)
 
 
@@ -123,7 +116,7 @@ def load() -> None:
     native.loaders.add(me)
     try:
         importlib.import_module("wengert.runtime.eager").install()
-    except ValueError as error:  # a variable of the environment that says nothing
+    except ValueError as error:  # a variable of the environment asks for what this machine has not
         raise KernelError(f"native code cannot be used ({error}); WENGERT_NATIVE=off does without it") from error
     finally:
         native.loaders.discard(me)

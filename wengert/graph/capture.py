@@ -80,6 +80,7 @@ class Capture(Level):
         hosts: what Python does at each call before the graph runs, in order: numbers for inputs, and effects.
         guards: questions to Python objects, and the answers that the graph is made for. modules: the same of modules.
         arguments: the tensors that come with each call, by identity; views among them are memory of their own.
+        entries: the nodes of tensors from outside, through which gradients leave, and the tensors.
     """
 
     title = "a function that is being compiled"
@@ -95,6 +96,7 @@ class Capture(Level):
         self.guards: list[tuple[Callable[[], Any], Any]] = []
         self.modules: list[tuple[Callable[[], Any], Any, str]] = []
         self.arguments: dict[int, Any] = {}
+        self.entries: dict[Any, Any] = {}
         self._decide = decide
         self._storages: dict[Any, Storage] = {}
         self._held: list[Any] = []  # tensors whose identity is a key here
@@ -189,6 +191,8 @@ class Capture(Level):
     def lift(self, tensor: Any) -> Any:
         out = self._lifted(tensor)
         out._node, out._cell = node_of(tensor), version_of(tensor)
+        if out._node is not None and type(tensor._payload) is np.ndarray:
+            self.entries.setdefault(out._node, tensor)
         return out
 
     def _lifted(self, tensor: Any) -> Any:
@@ -219,8 +223,9 @@ class Capture(Level):
             storage = Storage(self.graph.constant(spec, array))
         else:
             value = self.graph.input(spec, array.strides)
-            self.sources[value] = tensor
-            storage = Storage(value, tensor)
+            source = next((t for t in self.arguments.values() if t._payload is array), tensor)  # of x.detach(): x
+            self.sources[value] = source
+            storage = Storage(value, source)
         self._storages[key] = storage
         self._held.append((tensor, array))
         return storage

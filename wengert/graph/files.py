@@ -1,4 +1,4 @@
-"""Graphs in files: the text, and beside it the constants that do not stand in it. A file holds no code, and reading one runs none.
+"""Graphs in files: the text, and beside it the constants that do not stand in it; no code, and reading one runs none.
 
 The format is that of safetensors (eight bytes of length, a header in JSON, the arrays), so that any reader of it finds the
 constants under their names and the text under ``graph`` in the metadata. ``sha256`` there is the checksum of everything else.

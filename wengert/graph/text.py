@@ -58,12 +58,12 @@ def show(graph: Graph, *, places: bool = True) -> str:
         >>> from wengert.core.registry import operators
         >>> graph = Graph()
         >>> x = graph.input(Spec((2,), float32), (4,), "x")
-        >>> node = graph.call(operators()["relu"], (x,), [(x.spec, (4,))])
+        >>> node = graph.call(operators()["exp"], (x,), [(x.spec, (4,))])
         >>> graph.outputs = list(node.results)
         >>> print(show(graph))
         graph {
           in %x: float32[2]
-          %1: float32[2] = relu(%x)
+          %1: float32[2] = exp(%x)
           return %1
         }
     """

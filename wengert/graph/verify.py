@@ -32,11 +32,11 @@ def verify(graph: Graph) -> None:
         >>> from wengert.core.registry import operators
         >>> graph = Graph()
         >>> x = graph.input(Spec((2,), float32), (4,), "x")
-        >>> node = graph.call(operators()["relu"], (x,), [(Spec((3,), float32), (4,))])
+        >>> node = graph.call(operators()["exp"], (x,), [(Spec((3,), float32), (4,))])
         >>> verify(graph)
         Traceback (most recent call last):
         ...
-        wengert.errors.GraphError: %1: float32[3] = relu(%x): %1 is float32[3], but relu gives float32[2]
+        wengert.errors.GraphError: %1: float32[3] = exp(%x): %1 is float32[3], but exp gives float32[2]
     """
     _verify(graph, 0)
 

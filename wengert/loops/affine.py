@@ -10,7 +10,7 @@ test", 1991, for which atoms are eliminated without loss). "No" means "not prove
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import product
 from math import gcd
-from typing import Final
+from typing import Final, NamedTuple
 
 from wengert.loops.scalar import DTYPES, Scalar, is_integer
 
@@ -56,12 +56,19 @@ class Linear:
 Case = list[Linear]  # sums that are at least 0 together
 
 
+class Choice(NamedTuple):
+    """Cases of which one holds; ``atom``: what they say more about, if it is one atom."""
+
+    cases: list[Case]
+    atom: Hashable = None
+
+
 class Facts:
     """What is known at a place of a kernel: sums that are at least 0, and choices of which one case holds."""
 
     def __init__(self) -> None:
         self.known: Case = []
-        self.choices: list[list[Case]] = []
+        self.choices: list[Choice] = []
         self._linear: dict[Scalar, Linear] = {}
 
     def linear(self, x: Scalar) -> Linear:
@@ -94,15 +101,18 @@ class Facts:
             sign = 1 if x.op == "minimum" else -1
             gaps = [self.linear(a).minus(atom).times(sign) for a in x.args]
             self.known += gaps
-            self.choices.append([[gap.times(-1)] for gap in gaps])
+            self.choices.append(Choice([[gap.times(-1)] for gap in gaps], x))
         elif x.op in ("quotient", "remainder"):
             self._division(x, atom)
+        elif x.op == "mul":
+            if all(self.implies(self.linear(a)) for a in x.args):
+                self.known.append(atom)
         elif x.op == "select":
             branches = []
             for holds, value in ((True, x.args[1]), (False, x.args[2])):
                 gap = self.linear(value).minus(atom)
                 branches += [[*case, gap, gap.times(-1)] for case in self._cases(x.args[0], holds)]
-            self.choices.append(branches)
+            self.choices.append(Choice(branches, x))
         elif x.op == "abs":
             a = self.linear(x.args[0])
             self.known += [atom, atom.minus(a), atom.plus(a)]
@@ -123,7 +133,7 @@ class Facts:
             if not d.terms and d.constant > 0:
                 self.known += positive
             else:
-                self.choices.append([positive, [d.times(-1)]])
+                self.choices.append(Choice([positive, [d.times(-1)]], x))
 
     def _mask(self, x: Scalar, atom: Linear) -> None:
         """Note that ``x & 7`` is from 0 to 7."""
@@ -143,7 +153,7 @@ class Facts:
         if len(cases) == 1:
             self.known += cases[0]
         else:
-            self.choices.append(cases)
+            self.choices.append(Choice(cases))
 
     def _cases(self, x: Scalar, holds: bool) -> list[Case]:
         """Return the cases of which one is true where a condition holds (or does not)."""
@@ -190,9 +200,13 @@ class Facts:
 
     def _refutes(self, claims: Case) -> bool:
         """Whether sums cannot be at least 0 together, case by case where choices have to do with them."""
-        steps = _distances(claims, [*self.known, *(s for choice in self.choices for case in choice for s in case)])
-        far = len(steps)
-        near = [min((steps.get(a, far) for case in c for s in case for a in s.terms), default=far) for c in self.choices]
+        sums = [[s for case in choice.cases for s in case] for choice in self.choices]
+        steps = _distances(claims, [*self.known, *(s for each in sums for s in each)])
+        far = len(steps) + 1
+        near = [
+            steps.get(choice.atom, min((steps.get(a, far) for s in each for a in s.terms), default=far))
+            for choice, each in zip(self.choices, sums, strict=True)
+        ]
         order = sorted((n for n, d in enumerate(near) if d < far), key=near.__getitem__)
         budget = _CASES
 
@@ -202,7 +216,7 @@ class Facts:
                 return True
             if not waiting:
                 return False
-            cases = self.choices[waiting[0]]
+            cases = self.choices[waiting[0]].cases
             budget -= len(cases)
             return budget >= 0 and all(refuted([*known, *case], waiting[1:]) for case in cases)
 

@@ -16,7 +16,7 @@ from wengert.loops.text import line_of, show_scalar
 
 __all__ = ["Unproven", "unproven", "verify"]
 
-_LANES: Final = (1, 2, 4, 8, 16, 32, 64)
+_LANES: Final = 64
 _FLOATS: Final = frozenset(
     (*UNARY_MATH, *BINARY_MATH, "div", "sqrt", "fma", "floor", "ceil", "trunc", "rint", "copysign")
 )
@@ -202,7 +202,9 @@ class _Verifier:
         self.new_name(loop.variable)
         self.check(loop.start.dtype == loop.stop.dtype == "i64", "the bounds of a loop are of dtype i64")
         self.check(loop.step >= 1, f"the step of a loop is a positive number, got {loop.step}")
-        self.check(loop.lanes in _LANES, f"lanes are a power of two up to {_LANES[-1]}, got {loop.lanes}")
+        self.check(1 <= loop.lanes <= _LANES, f"a loop has 1 to {_LANES} lanes, got {loop.lanes}")
+        halves = loop.lanes.bit_count() == 1 or not loop.folds
+        self.check(halves, f"the lanes of a loop that folds are combined by halves: a power of two, got {loop.lanes}")
         self.check(1 <= loop.unroll <= 64, f"a loop is unrolled 1 to 64 times, got {loop.unroll}")
         if loop.parallel:
             self.parallel(loop)

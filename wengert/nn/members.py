@@ -7,10 +7,20 @@ They are ordinary attributes, so reading ``self.weight`` costs what any attribut
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
+from wengert.core.structure import structure
 from wengert.core.tensor import Tensor
 from wengert.nn.parameter import Buffer, Parameter
 
 __all__ = ["Members"]
+
+
+def _told(value: Any) -> Any:
+    """Return an attribute as it is compared: plain values as they are, tables by what they hold, the rest by identity."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, dict | list | tuple):
+        return type(value), tuple(map(_told, value.items() if isinstance(value, dict) else value))
+    return id(value)
 
 
 class Members:
@@ -47,6 +57,7 @@ class Members:
             )
         self._parameter_names[name] = None
         self.__dict__[name] = param
+        structure.changes += 1
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Register ``tensor`` as attribute ``name``; ``state_dict`` holds it if ``persistent``.
@@ -59,6 +70,7 @@ class Members:
             raise TypeError(f"cannot register a {type(tensor).__name__} as buffer '{name}'; expected a Tensor or None")
         self._buffer_names[name] = persistent
         self.__dict__[name] = tensor
+        structure.changes += 1
 
     def register_module(self, name: str, module: "Self | None") -> None:
         """Register ``module`` as child ``name``; the same as :meth:`add_module`."""
@@ -75,6 +87,7 @@ class Members:
             raise TypeError(f"cannot register a {type(module).__name__} as module '{name}'; expected a Module or None")
         self._child_names[name] = None
         self.__dict__[name] = module
+        structure.changes += 1
 
     def _check_name(self, name: Any, table: dict[str, Any] | None, kind: str) -> None:
         if table is None:
@@ -89,8 +102,13 @@ class Members:
         if name not in table and hasattr(self, name):
             raise KeyError(f"cannot register {kind} '{name}': {type(self).__name__} has an attribute of that name")
 
+    def snapshot(self) -> tuple[Any, ...]:
+        """Return what of the module decides how it computes, for comparison: members by identity, options by value."""
+        return tuple((name, _told(value)) for name, value in self.__dict__.items())
+
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
+        structure.changes += 1
         if isinstance(value, (Parameter, Buffer, Members)):
             if "_child_names" not in own:
                 self._check_name(name, None, type(value).__name__.lower())
@@ -137,6 +155,7 @@ class Members:
 
     def __delattr__(self, name: str) -> None:
         own = self.__dict__
+        structure.changes += 1
         if name in own.get("_parameter_names", ()) or name in own["_buffer_names"] or name in own["_child_names"]:
             self._forget(name)
         else:

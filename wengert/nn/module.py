@@ -5,6 +5,8 @@ from typing import Any, Self
 
 from wengert.array.dtype import DType, bfloat16, float16, float32, float64, to_dtype
 from wengert.array.layout import has_order, memory_order
+from wengert.core.state import thread
+from wengert.core.structure import structure
 from wengert.core.tensor import Tensor
 from wengert.nn import state
 from wengert.nn.hooks import ForwardHook, ModuleHooks, add_hook, call_with_hooks, everywhere
@@ -48,6 +50,9 @@ class Module(Members):
         raise NotImplementedError(f"{type(self).__name__} does not define forward()")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        captures = thread.state.captures
+        if captures is not None:
+            captures.module(self)
         if self._hooks is None and not everywhere.armed:
             try:
                 return self.forward(*args, **kwargs)
@@ -112,6 +117,7 @@ class Module(Members):
             for module in self.modules() if recurse else (self,):
                 for name in module._buffer_names:
                     buffer = module.__dict__[name]
+                    structure.changes += 1
                     if buffer is not None:
                         new = replaced.get(id(buffer))
                         module.__dict__[name] = replaced[id(buffer)] = fn(buffer) if new is None else new

@@ -20,8 +20,9 @@ def fuse_formulas(graph: Graph) -> Graph:
         if isinstance(node.op, Formula):
             groups.setdefault((depth[node], node.op.key), []).append(node)
     found = [Group("formulas", members) for members in groups.values()]
-    if found:
-        found[0].members += _counters(graph)
+    if not found:
+        return graph
+    found[0].members += _counters(graph)
     return fused(graph, found)
 
 

@@ -25,7 +25,7 @@ WHOLE: Final = frozenset({
 FLOATS_ONLY: Final = frozenset({
     "addcdiv", "floor_divide", "fmod", "isneginf", "isposinf", "pow", "reciprocal", "remainder", "rsqrt", "trunc_divide",
 })  # fmt: skip
-COPIES: Final = frozenset({"cast", "clone", "copied"})  # computed element by element, though declared otherwise
+COPIES: Final = frozenset({"cast", "clone"})  # computed element by element, though declared otherwise
 FREE: Final = frozenset({"expand"})  # views that broadcast: in a kernel, another way to read
 CHEAP: Final = COPIES | frozenset({
     "abs", "add", "addcmul", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "ceil", "choose", "clamp", "eq",
@@ -49,8 +49,6 @@ def fusible(node: Node) -> bool:
     dtypes = [v.dtype for v in (*node.inputs, *node.results)]
     if any(d.category >= COMPLEX for d in dtypes) or not node.inputs:
         return False
-    if op.name == "copied" and node.arguments[2] is node.inputs[0].dtype:
-        return False  # nothing but a view
     if op.promote is None:
         return True
     common = common_dtype(op, [a.spec if isinstance(a, Value) else a for a in node.arguments])

@@ -129,6 +129,7 @@ def _body(rewriter: Rewriter, nodes: list[Node], results: list[Value]) -> tuple[
     body = Graph()
     known: dict[Value, Value] = {}
     outer: list[Value] = []
+    casts: dict[Any, Value] = {}
     constants = rewriter.graph.constants
 
     def inside(value: Value) -> Value:
@@ -144,7 +145,7 @@ def _body(rewriter: Rewriter, nodes: list[Node], results: list[Value]) -> tuple[
 
     for node in nodes:
         made = Node(node.op, replaced(node.arguments, inside), node.place)
-        made.arguments = _converted(body, made)
+        made.arguments = _converted(body, made, casts)
         made.results = tuple(Value(v.spec, v.strides, v.name, made, v.index) for v in node.results)
         known.update(zip(node.results, made.results, strict=True))
         body.nodes.append(made)
@@ -152,8 +153,8 @@ def _body(rewriter: Rewriter, nodes: list[Node], results: list[Value]) -> tuple[
     return body, outer
 
 
-def _converted(body: Graph, node: Node) -> tuple[Any, ...]:
-    """Return a node's arguments in the dtype in which they meet.
+def _converted(body: Graph, node: Node, casts: dict[Any, Value]) -> tuple[Any, ...]:
+    """Return a node's arguments in the dtype in which they meet; ``casts`` are those that the body has.
 
     A tensor without dimensions takes part in promotion as the whole program sees it. In a kernel for single elements all
     look the same, so what promotion comes to is written down.
@@ -166,10 +167,12 @@ def _converted(body: Graph, node: Node) -> tuple[Any, ...]:
     for i in op.signature.inputs:
         value = arguments[i]
         if isinstance(value, Value) and value.dtype is not dtype:
-            spec = Spec(value.shape, dtype)
-            cast = body.call(operators()["cast"], (value, dtype), [(spec, row_major(spec))], node.place)
-            cast.results[0].name = f"{value.name}.{dtype.name}"
-            arguments[i] = cast.results[0]
+            if (value, dtype) not in casts:
+                spec = Spec(value.shape, dtype)
+                cast = body.call(operators()["cast"], (value, dtype), [(spec, row_major(spec))], node.place)
+                casts[value, dtype] = cast.results[0]
+                cast.results[0].name = f"{value.name}.{dtype.name}"
+            arguments[i] = casts[value, dtype]
     return tuple(arguments)
 
 

@@ -12,26 +12,22 @@ def order(graph: Graph) -> Graph:
 
     So no value lives longer, and those that are made late live shorter.
     """
-    number = {node: k for k, node in enumerate(graph.nodes)}
-    end = len(graph.nodes)
-    place = dict(number)
+    place = {node: k for k, node in enumerate(graph.nodes)}
+    number = dict(place)
     kept = {*graph.results, *graph.inputs, *graph.constants}
-    uses = graph.uses()
+    first: dict[Value, int] = {}  # where a value is first read, and where last, by the nodes that come later
+    last: dict[Value, int] = {}
     for node in reversed(graph.nodes):
-        if getattr(node.op, "effect", False) or any(v in kept for v in node.results):
-            continue
-        users = [u for v in node.results for u in uses.get(v, ())]
-        first = min((place[u] for u in users), default=end)
-        if first < end and all(v in kept or _last(v, node, uses, place) >= first for v in node.inputs):
-            place[node] = first
+        wanted = min((first[v] for v in node.results if v in first), default=-1)
+        fixed = getattr(node.op, "effect", False) or any(v in kept for v in node.results)
+        if not fixed and wanted >= 0 and all(v in kept or last.get(v, -1) >= wanted for v in node.inputs):
+            place[node] = wanted
+        for value in node.inputs:
+            first[value] = min(first.get(value, len(place)), place[node])
+            last[value] = max(last.get(value, -1), place[node])
     rewriter = Rewriter(graph)
     rewriter.graph.nodes = sorted(graph.nodes, key=lambda n: (place[n], number[n]))
     return rewriter.finish()
-
-
-def _last(value: Value, node: Node, uses: dict[Value, list[Node]], place: dict[Node, int]) -> int:
-    """Return where a value is last read by another node."""
-    return max((place[u] for u in uses[value] if u is not node), default=-1)
 
 
 def part(graph: Graph, before: Graph) -> Graph:

@@ -20,14 +20,17 @@ def fuse_products(graph: Graph) -> Graph:
     """Make one node of each product and the chain of a factor, a bias, a summand and an activation that alone reads it."""
     uses, kept = graph.uses(), set(graph.results)
     groups = []
+    taken: set[Node] = set()
     for node in graph.nodes:
         if not isinstance(node.op, Op) or node.op.name not in PRODUCTS or node.results[0].dtype.category != FLOAT:
             continue
         chain = _Chain(node)
-        while chain.last not in kept and len(users := uses.get(chain.last, ())) == 1 and chain.takes(users[0]):
-            pass
+        while chain.last not in kept and len(users := uses.get(chain.last, ())) == 1:
+            if users[0] in taken or not chain.takes(users[0]):
+                break
         if len(chain.nodes) > 1:
             groups.append(Group("product", chain.nodes))
+            taken.update(chain.nodes)
     return fused(graph, groups)
 
 

@@ -143,13 +143,13 @@ def _clone(node: Node, rewriter: Rewriter) -> Value | None:
 
 
 def _copied(node: Node, rewriter: Rewriter) -> Value | None:
-    """A copy that only casts is a cast, one that only broadcasts is an expansion."""
+    """A copy with another shape and dtype is a cast, then an expansion."""
     value, size, dtype = node.arguments
+    if value.dtype is not dtype:
+        value = rewriter.call(operators()["cast"], value, dtype, like=node)
     if value.shape == size:
-        return _itself(node, value)
-    if value.dtype is dtype:
-        return rewriter.call(operators()["expand"], value, size, like=node, strides=node.results[0].strides)
-    return None
+        return value if value is not node.arguments[0] else _itself(node, value)
+    return rewriter.call(operators()["expand"], value, size, like=node, strides=node.results[0].strides)
 
 
 def _same(node: Node, rewriter: Rewriter) -> Value | None:

@@ -46,6 +46,8 @@ def lower(node: Node, arrays: Arrays, outs: Sequence[Any], recording: Recording)
             return _formula(op, node, arrays, outs, recording)
         if isinstance(op, Fused):
             return _fused(op, node, arrays, outs, recording)
+        if not isinstance(op, Op):
+            return None
         if op.view:
             return _view(op, node, arrays, outs, recording)
         if op.name in IDENTITIES and node.inputs[0].shape == node.results[0].shape:

@@ -4,8 +4,6 @@ Each logical CPU device has an account from the start, and a pool (:mod:`wengert
 taken from it: asking here starts nothing. The names are those of ``torch.cuda``.
 """
 
-import os
-import re
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from wengert.array.device import to_device
+from wengert.environment import UNITS, bytes_of, variable
 from wengert.errors import OutOfMemoryError
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
 ]  # fmt: skip
 
 UNLIMITED = (1 << 62) - 1
-_UNITS = ("", "K", "M", "G", "T")
 
 
 @dataclass
@@ -55,30 +53,12 @@ class Account:
 _accounts: dict[int, Account] = {}
 
 
-def bytes_of(text: str | int) -> int:
-    """Return a size in bytes, given as a number or as text such as ``"512M"``, ``"1.5 GiB"``; units are powers of 1024.
-
-    Raises:
-        ValueError: for anything else, and sizes that are not positive.
-
-    Example:
-        >>> from wengert.runtime.memory import bytes_of
-        >>> bytes_of("1.5G"), bytes_of(4096)
-        (1610612736, 4096)
-    """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", str(text), re.IGNORECASE)
-    size = int(float(found[1]) * 1024 ** _UNITS.index(found[2].upper())) if found else 0
-    if size <= 0:
-        raise ValueError(f"a size in bytes is a positive number or text such as '512M' or '2GiB', got {text!r}")
-    return size
-
-
 def shown(size: int) -> str:
     """Return a size as people read it: ``1.50 GiB``."""
     value, unit = float(size), 0
-    while value >= 1024 and unit < len(_UNITS) - 1:
+    while value >= 1024 and unit < len(UNITS) - 1:
         value, unit = value / 1024, unit + 1
-    return f"{size} B" if unit == 0 else f"{value:.2f} {_UNITS[unit]}iB"
+    return f"{size} B" if unit == 0 else f"{value:.2f} {UNITS[unit]}iB"
 
 
 def account(device: Any = None) -> Account:
@@ -91,8 +71,8 @@ def account(device: Any = None) -> Account:
     found = _accounts.get(number)
     if found is None:
         to_device(f"cpu:{number}")
-        asked = os.environ.get("WENGERT_MEMORY_LIMIT", "")
-        found = _accounts.setdefault(number, Account(number, bytes_of(asked) if asked else UNLIMITED, {}))
+        limit = min(variable("WENGERT_MEMORY_LIMIT") or UNLIMITED, UNLIMITED)
+        found = _accounts.setdefault(number, Account(number, limit, {}))
     return found
 
 

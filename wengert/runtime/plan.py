@@ -152,21 +152,19 @@ class Plan:
             node.inputs[0] for node in self.graph.nodes if getattr(node.op, "view", False) and node.inputs
         }  # fmt: skip
 
-    def __call__(self, arrays: Sequence[Any]) -> dict[Value, Any]:
-        """Run on the arrays of the inputs, and return those of the outputs and of what is to be written."""
+    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
+        """Run on the arrays of the inputs, and return those of the outputs, then those of what is to be written."""
         for held, array, bound in zip(self.buffers, arrays, self.bound, strict=True):
             if array is not held:
                 assert bound is None
                 np.copyto(held, array)
         for step in self.steps:
             step()
-        outputs = self.graph.outputs
-        found = {value: self.arrays[value].copy() for value in outputs}
-        for _, value in self.graph.writes:
-            if value not in found:
-                array = self.arrays[value]
-                found[value] = array.copy() if value in self._moved else array
-        return found
+        held, moved = self.arrays, self._moved
+        return [
+            *(held[value].copy() for value in self.graph.outputs),
+            *(held[value].copy() if value in moved else held[value] for _, value in self.graph.writes),
+        ]
 
 
 def _is_elementwise(node: Any) -> bool:

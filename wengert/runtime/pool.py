@@ -23,6 +23,7 @@ import numpy as np
 from wengert.array.device import to_device
 from wengert.codegen.allocator import COUNTERS, FUNCTIONS, LIMITS, allocator
 from wengert.codegen.engine import Library, compile_object
+from wengert.environment import variable
 from wengert.errors import OutOfMemoryError
 from wengert.runtime.memory import account, out_of_memory
 from wengert.runtime.recording import active, current
@@ -120,7 +121,7 @@ class Pool:
         counters = {name: ctypes.c_int64.from_address(at[name]) for name in (*COUNTERS, *LIMITS)}
         counters["limit"].value = self.account.limit
         counters["cache_limit"].value = _free_memory_kept()
-        counters["debug"].value = os.environ.get("WENGERT_POOL_DEBUG", "0") not in ("", "0")
+        counters["debug"].value = variable("WENGERT_POOL_DEBUG")
         self._damaged = counters["damaged"]
         self._refused = counters["refused"]
         self.account.counters = counters

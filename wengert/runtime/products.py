@@ -8,6 +8,7 @@ import numpy as np
 from wengert.runtime.ahead import Ahead
 from wengert.runtime.contraction import matmul as product
 from wengert.runtime.eager import kernel
+from wengert.runtime.recording import reshaped
 
 __all__ = ["linear", "matmul", "rows_product"]
 
@@ -48,7 +49,7 @@ def matmul(input: Any, other: Any) -> Any:
     if a.shape[-1] != b.shape[-2]:
         return NotImplemented
     if b.ndim == 2 and a.ndim > 2:  # one matrix for all: leading dimensions are rows
-        found = product(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
+        found = product(reshaped(a, -1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
     else:
         try:
             found = product(a, b)
@@ -69,7 +70,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
         return NotImplemented
     if not _is_ready(input, weight, *added, bias="column" if vector else ""):
         return NotImplemented
-    found = product(input.reshape(-1, input.shape[-1]), weight.T, bias=bias)
+    found = product(reshaped(input, -1, input.shape[-1]), weight.T, bias=bias)
     return found.reshape(*input.shape[:-1], weight.shape[0])
 
 
@@ -79,7 +80,7 @@ def rows_product(left: Any, right: Any) -> Any:
     if not _is_ready(left, right) or not left.ndim or left.shape[:-1] != right.shape[:-1]:
         return NotImplemented
     rows = math.prod(left.shape[:-1])
-    return product(left.reshape(rows, left.shape[-1]).T, right.reshape(rows, right.shape[-1]))
+    return product(reshaped(left, rows, left.shape[-1]).T, reshaped(right, rows, right.shape[-1]))
 
 
 def _added(input: Any, first: Any, second: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "Recording", "Task", "active", "ascontiguous", "at_each_call", "current", "keep", "paused", "recording", "writable",
+    "Recording", "Task", "active", "ascontiguous", "at_each_call", "current", "keep", "paused", "recording", "reshaped", "writable",
 ]  # fmt: skip
 
 _HEADER = struct.Struct("qqq")
@@ -104,6 +104,14 @@ def ascontiguous(array: Any, dtype: Any = None) -> Any:
     mine.kept.append(whole)
     mine.copy(array, whole)
     return whole
+
+
+def reshaped(array: Any, *shape: int) -> Any:
+    """Return an array in another shape; where that takes a copy, it is made at each call."""
+    found = array.reshape(shape)
+    if current() is None or np.may_share_memory(found, array):
+        return found
+    return ascontiguous(array).reshape(shape)
 
 
 def writable(array: Any) -> Any:

@@ -11,7 +11,8 @@ from wengert.array.order import empty_in_order, memory_order
 from wengert.codegen.target import host
 from wengert.loops.layout import space
 from wengert.loops.reducing import COLUMNS, Reduction, reduction
-from wengert.loops.scalar import DTYPES, Scalar, cast
+from wengert.loops.rows import arithmetic
+from wengert.loops.scalar import DTYPES, Scalar, cast, is_float
 from wengert.loops.tracing import Untraceable, name_of
 from wengert.operators.reduce import summed_dtype
 from wengert.runtime.ahead import Ahead
@@ -50,7 +51,9 @@ class _Layout:
 
     def __init__(self, array: Any, dims: tuple[int, ...], dtypes: tuple[Any, ...]) -> None:
         kept = tuple(n for d, n in enumerate(array.shape) if d not in dims)
-        order = _order_of_results(array, dims) if len(dtypes) == 1 else range(len(kept))  # NumPy's places are in C's order
+        order = (
+            _order_of_results(array, dims) if len(dtypes) == 1 else range(len(kept))
+        )  # NumPy's places are in C's order
         shape = tuple(1 if d in dims else n for d, n in enumerate(array.shape))
         self.outs = [empty_in_order(kept, d, order, empty) for d in dtypes]
         self.where = space(array.shape, [array, *(out.reshape(shape) for out in self.outs)])
@@ -142,7 +145,7 @@ def reduce(
 
 
 def _value(dtype: str) -> Element:
-    return lambda x, i: (cast(x, dtype),)
+    return lambda x, i: (cast(cast(x, arithmetic(x.dtype)) if is_float(x.dtype) else x, dtype),)
 
 
 def _finished(found: Any, combine: Any, array: Any, dims: Any, keepdim: Any) -> Any:

@@ -17,6 +17,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy  # noqa: F401 - brings its BLAS into the process
 
+from wengert.environment import variable
+
 __all__ = ["available_processors", "blas_threads", "get_num_threads", "set_num_threads"]
 
 MOST_THREADS: Final = 1024
@@ -84,10 +86,7 @@ def get_num_threads() -> int:
         ValueError: if ``WENGERT_NUM_THREADS`` is set to something else than a whole number from 1 to 1024.
     """
     if chosen.number is None:
-        asked = os.environ.get("WENGERT_NUM_THREADS", "").strip()
-        if asked and not (asked.isdecimal() and 1 <= int(asked) <= MOST_THREADS):
-            raise ValueError(f"WENGERT_NUM_THREADS must be a whole number from 1 to {MOST_THREADS}, got {asked!r}")
-        chosen.number = int(asked) if asked else min(available_processors(), MOST_THREADS)
+        chosen.number = variable("WENGERT_NUM_THREADS") or min(available_processors(), MOST_THREADS)
     return chosen.number
 
 

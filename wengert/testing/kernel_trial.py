@@ -217,7 +217,7 @@ def compile_trials(trials: Sequence[Trial]) -> Library:
     module = ir.Module("trials")
     text = ""
     for n, trial in enumerate(trials):
-        text = emit(trial.moved, f"k{n}", module)
+        text = emit(trial.moved, f"k{n}", module, trial.sample.sizes)
     return load(text, [f"k{n}" for n in range(len(trials))])
 
 

@@ -1,0 +1,174 @@
+"""Gradients that go on outside: what a compiled function returns is part of the caller's graph.
+
+When results of a captured function require a gradient, the backward walk from them to the tensors that came from outside is
+captured too, as a second graph. What it needs of the first becomes results of that, kept for it; in the caller's graph
+the whole is one node.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wengert.core.place import here
+from wengert.core.state import thread
+from wengert.core.tensor import from_array, node_of
+from wengert.errors import GraphFreedError
+from wengert.graph.capture import Capture
+from wengert.graph.ir import Graph, Value, replaced
+from wengert.graph.storage import Storage, stand_in
+from wengert.tape.api import grad
+from wengert.tape.function import Function
+from wengert.tape.modes import enable_grad
+from wengert.tape.walk import Walk
+
+__all__ = ["Outward", "outward"]
+
+
+class Outward:
+    """The second graph, and how it hangs together with the first.
+
+    Attributes:
+        graph: from cotangents and what is kept to gradients. results: which of the first graph's results are differentiated.
+        kept: which of them the second graph takes, after the cotangents. entries: the sources that gradients are for.
+        run: computes the graph from arrays; made when first needed.
+    """
+
+    def __init__(self, graph: Graph, results: list[int], kept: list[int], entries: list[Any]) -> None:
+        self.graph, self.results, self.kept, self.entries = graph, results, kept, entries
+        self.run: Callable[[Sequence[Any]], list[Any]] | None = None
+
+    def record(self, program: Any, leaves: Sequence[Any], found: Sequence[Any]) -> dict[int, Any]:
+        """Return the differentiated results of a call as tensors, recorded as one node of the caller's graph."""
+        call = Call(self, program, leaves, found)
+        tensors = [entry.tensor(leaves) for entry in self.entries]
+        made = CompiledFunction.apply(call, *tensors)
+        return dict(zip(self.results, made, strict=True))
+
+
+class Call:
+    """One call whose results are differentiated."""
+
+    def __init__(self, outward: Outward, program: Any, leaves: Sequence[Any], found: Sequence[Any]) -> None:
+        self.outward, self.program, self.leaves, self.found = outward, program, leaves, found
+
+    def again(self, entries: Sequence[Any], cotangents: Sequence[Any]) -> Any:
+        """Return the gradients as functions of everything, by running the function itself, which can be differentiated."""
+        with enable_grad():
+            results = self.program.called(self.leaves)
+            chosen = [results[i] for i in self.outward.results]
+            return grad(chosen, entries, cotangents, create_graph=True, allow_unused=True)
+
+
+class CompiledFunction(Function):
+    """What the caller's graph knows of a compiled function."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Call, *entries: Any) -> Any:
+        """Return the results that are differentiated."""
+        found = call.found
+        made = tuple(from_array(found[i]) for i in call.outward.results)
+        by_place = dict(zip(call.outward.results, made, strict=True))
+        ctx.save_for_backward(*(by_place.get(i, None) or from_array(found[i]) for i in call.outward.kept), *entries)
+        ctx.call, ctx.count = call, len(entries)
+        call.found = ()
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        """Return the gradients of the tensors from outside."""
+        call = ctx.call
+        saved = ctx.saved_tensors
+        kept, entries = saved[: len(saved) - ctx.count], saved[len(saved) - ctx.count :]
+        if thread.state.grad:
+            return (None, *call.again(entries, cotangents))
+        outward = call.outward
+        if outward.run is None:
+            outward.run = call.program.runner(outward.graph)
+        found = outward.run([t._payload for t in (*cotangents, *kept)])
+        return (None, *map(from_array, found))
+
+
+def outward(level: Capture, finder: Any, results: list[tuple[int, Any]]) -> Outward | None:
+    """Capture the walk from results to tensors from outside; None where no gradient goes there.
+
+    Args:
+        results: (number among the graph's outputs, tensor) pairs.
+    """
+    roots = [(i, t, node) for i, t in results if (node := node_of(t)) is not None]
+    if not roots or not level.entries or not thread.state.grad:
+        return None
+    graph = level.graph
+    first = len(graph.nodes)
+    cotangents = [_cotangent(level, t) for _, t, _ in roots]
+    found = _walked(level, [(node, g) for (_, _, node), g in zip(roots, cotangents, strict=True)])
+    if not found:
+        del graph.nodes[first:]
+        _without(graph, cotangents, level)
+        return None
+    given = [level.value_of(g) for g in cotangents]
+    gradients = {node: level.value_of(g) for node, g in found.items()}
+    second, kept = _second(graph, first, given, list(gradients.values()))
+    _without(graph, cotangents, level)
+    places = []
+    for value in kept:
+        if value not in graph.outputs:
+            graph.outputs.append(value)
+        places.append(graph.outputs.index(value))
+    entries = [finder.source(level.entries[node]) for node in gradients]
+    return Outward(second, [i for i, _, _ in roots], places, entries)
+
+
+def _cotangent(level: Capture, tensor: Any) -> Any:
+    """Return a tensor of the program that stands for what will come from outside."""
+    held = tensor._payload
+    spec = level.value_of(tensor).spec
+    value = level.graph.input(spec, stand_in(spec.shape, spec.dtype.numpy).strides, level.graph.fresh("g"))
+    return level.tensor(Storage(value), (), value, stand_in(held.shape, held.dtype))
+
+
+def _walked(level: Capture, roots: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    """Return the gradients at the nodes of tensors from outside; what hangs on these is run by the caller's walk."""
+    targets = set(level.entries)
+    extras = {node: node.extra for node in targets}
+    for node in targets:
+        node.extra = None
+    try:
+        return Walk(keep=True, create=False, place=here(1), targets=targets, into_leaves=False).run(roots)
+    except GraphFreedError:  # the function walked back itself
+        return {}
+    finally:
+        for node, extra in extras.items():
+            node.extra = extra
+
+
+def _without(graph: Graph, cotangents: list[Any], level: Capture) -> None:
+    """Take the cotangents out of the first graph."""
+    gone = {level.value_of(g) for g in cotangents}
+    graph.inputs = [v for v in graph.inputs if v not in gone]
+
+
+def _second(graph: Graph, first: int, given: list[Value], gradients: list[Value]) -> tuple[Graph, list[Value]]:
+    """Cut the nodes from ``first`` on off as a graph of their own; return it, and the values it takes of the rest."""
+    second = Graph()
+    second._named = graph._named
+    second.nodes = graph.nodes[first:]
+    del graph.nodes[first:]
+    own = {v for node in second.nodes for v in node.results} | set(given)
+    second.inputs = list(given)
+    kept: list[Value] = []
+    renamed: dict[Value, Value] = {}
+
+    def inside(value: Value) -> Value:
+        if value in own or value in renamed:
+            return renamed.get(value, value)
+        if value in graph.constants:
+            second.constants[value] = graph.constants[value]
+            return value
+        copy = renamed[value] = second.input(value.spec, value.strides, value.name)
+        kept.append(value)
+        return copy
+
+    for node in second.nodes:
+        node.arguments = replaced(node.arguments, inside)
+    second.outputs = [inside(v) for v in gradients]
+    return second, kept
+
