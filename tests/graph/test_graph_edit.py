@@ -48,8 +48,7 @@ def test_insert_replace_remove() -> None:
 REFUSED: dict[str, tuple[Any, str]] = {
     "unknown operator": (lambda g: insert(g, "exq", g.inputs[0]), "'exq' is not declared; near it: .*exp"),
     "composite": (lambda g: insert(g, "linalg_solve", g.inputs[0], g.inputs[0]), "is made of others"),
-    "misfit": (lambda g: insert(g, "matmul", g.inputs[0], insert(g, "reshape", g.inputs[0], (3, 1)), before=None)
-               and insert(g, "cat", (g.inputs[0],), dim=0) and insert(g, "reshape", g.inputs[0], (2, 2)), "do not fit"),
+    "misfit": (lambda g: insert(g, "reshape", g.inputs[0], (2, 2)), "do not fit"),
     "two places": (lambda g: insert(g, "exp", g.inputs[0], before=g.nodes[0], after=g.nodes[1]), "not both"),
     "another graph": (lambda g: insert(g, "exp", g.inputs[0], before=chain().nodes[0]), "is no node of this graph"),
     "still read": (lambda g: remove(g, g.nodes[0]), "%2 is still read"),
@@ -73,7 +72,7 @@ def test_draws_stay() -> None:
         remove(graph, graph.nodes[0])
     first, second = graph.nodes
     for wrong in ([second], [second, first], [first, second, first]):
-        with pytest.raises(GraphError, match="(left out, added or reordered|made twice)"):
+        with pytest.raises(GraphError, match=r"(left out, added or reordered|made twice)"):
             apply(graph, lambda g, wrong=wrong: _with(g, [g.nodes[graph.nodes.index(n)] for n in wrong]))
 
 

@@ -43,11 +43,10 @@ def test_every_damage_is_noticed(tmp_path: Path) -> None:
     damaged = [data[:n] for n in {*range(0, 40), *range(40, len(data), 97)}]
     damaged += [data[:n] + bytes([data[n] ^ 1]) + data[n + 1 :] for n in range(0, len(data), 37)]
     damaged += [data + b"\0", b"", b"\xff" * 100]
-    for i, wrong in enumerate(damaged):
+    for wrong in damaged:
         path.write_bytes(wrong)
         with pytest.raises(GraphError, match=r"g: this is no file of a graph, or a damaged one"):
             load(path)
-            pytest.fail(f"damage {i} was not noticed")
 
 
 def with_header(header: Any) -> bytes:

@@ -48,10 +48,10 @@ def argument(node: int, at: int, value: Any) -> Callable[[Graph], None]:
     return change
 
 
-def result(node: int, **fields: Any) -> Callable[[Graph], None]:
+def result(number: int, /, **fields: Any) -> Callable[[Graph], None]:
     def change(graph: Graph) -> None:
         for name, value in fields.items():
-            setattr(graph.nodes[node].results[0], name, value)
+            setattr(graph.nodes[number].results[0], name, value)
 
     return change
 

@@ -71,4 +71,3 @@ def program(seed: int, steps: int = 25) -> Callable[..., Any]:
         return [pool[-1], *(pool[int(k)] for k in rng.integers(len(pool), size=6))]
 
     return run
-

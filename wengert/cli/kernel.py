@@ -51,22 +51,26 @@ def run(options: argparse.Namespace) -> None:
     parts = options.show.split(",")
     if unknown := [p for p in parts if p not in PARTS]:
         raise LookupError(f"--show takes {', '.join(PARTS)}, got {', '.join(unknown)}")
-    names = {name: _tensor(shape, options.dtype) for name, shape in _shapes(options.shapes)}
-    with natively():
-        evaluate = Evaluation(options.expression, names)
-        evaluate()
-        with watched() as launches:
+    try:
+        names = {name: _tensor(shape, options.dtype) for name, shape in _shapes(options.shapes).items()}
+        with natively():
+            evaluate = Evaluation(options.expression, names)
             evaluate()
-        fastest = _fastest(evaluate, len(launches))
+            with watched() as launches:
+                evaluate()
+            fastest = _fastest(evaluate, len(launches))
+    except (TypeError, ValueError, ArithmeticError, RuntimeError, MemoryError) as error:  # what operators raise
+        raise LookupError(f"'{options.expression}' of {options.shapes}: {error}") from error
     if not launches:
-        raise LookupError(f"'{options.expression}' runs no native kernel at these sizes")
+        raise LookupError(f"'{options.expression}' runs no native kernel that is made of loops at these sizes")
     for number, (launch, seconds) in enumerate(zip(launches, fastest, strict=True), 1):
         print(f"kernel {number} of {len(launches)}")
         for text in describe(launch, seconds, parts):
             print(text)
 
 
-def _shapes(text: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _shapes(text: str) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
     for part in text.split(","):
         name, equals, shape = part.strip().partition("=")
         try:
@@ -77,7 +81,10 @@ def _shapes(text: str) -> Iterator[tuple[str, tuple[int, ...]]]:
             raise LookupError(f"--shapes takes NAME=SIZExSIZE,…, for instance x=1000x64,y=64; got {part!r}") from None
         if any(n < 0 for n in sizes):
             raise LookupError(f"a size must not be negative, got {part!r}")
-        yield name, sizes
+        if name in found:
+            raise LookupError(f"--shapes names '{name}' twice")
+        found[name] = sizes
+    return found
 
 
 def _tensor(shape: tuple[int, ...], dtype: str) -> Any:
@@ -108,7 +115,8 @@ def describe(launch: Launch, seconds: float, parts: Sequence[str]) -> Iterator[s
         named = zip(slots(kernel), launch.slots, strict=False)
         sizes = {key: value for (kind, key), value in named if kind == "size"}
         flops, moved, machine = flops_of(kernel, sizes), bytes_of(kernel, sizes), measured()
-        roof = max(flops / machine.float32_all, moved / machine.copy_all)
+        wide = any(buffer.dtype == "f64" for buffer in kernel.buffers)
+        roof = max(flops / (machine.float64_all if wide else machine.float32_all), moved / machine.copy_all)
         yield (
             f"about {flops / 1e6:.2f} Mflop, {moved / 1e6:.2f} MB; {seconds * 1e6:.1f} µs: "
             f"{flops / seconds / 1e9:.1f} Gflop/s, {moved / seconds / 1e9:.1f} GB/s; "
@@ -133,11 +141,7 @@ class Evaluation:
             raise LookupError(f"'{text}' is not a Python expression: {error.msg}") from None
         self.names = names
         self.fused: dict[str, Pointwise] = {}
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Name) and node.id not in names and not hasattr(ops, node.id):
-                raise LookupError(f"--shapes does not say what '{node.id}' is, and there is no such operator")
-            if not isinstance(node, _ALLOWED):
-                raise LookupError(f"'{ast.unparse(node)}' is not a tensor, a number, an operator or arithmetic")
+        _check(self.tree, names)
 
     def __call__(self) -> Any:
         """Return the value of the expression."""
@@ -168,15 +172,49 @@ class Evaluation:
     def call(self, node: ast.expr) -> Any:
         """Run an operator that is not element-wise."""
         assert isinstance(node, ast.Call)
-        arguments = [self.value(a) if _has_tensor(a, self.names) else ast.literal_eval(a) for a in node.args]
         options = {k.arg: ast.literal_eval(k.value) for k in node.keywords if k.arg is not None}
-        return getattr(ops, node.func.id)(*arguments, **options)  # type: ignore[attr-defined]
+        return getattr(ops, node.func.id)(*map(self.argument, node.args), **options)  # type: ignore[attr-defined]
+
+    def argument(self, node: ast.expr) -> Any:
+        """Return an argument of an operator: a tensor, several, or what is written."""
+        if not _has_tensor(node, self.names):
+            return ast.literal_eval(node)
+        return [self.argument(e) for e in node.elts] if isinstance(node, _SEVERAL) else self.value(node)
 
 
-_ALLOWED = (
-    ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Tuple, ast.List, ast.keyword, ast.operator,
-    ast.unaryop, ast.cmpop, ast.expr_context,
-)  # fmt: skip
+_ALLOWED = (ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)
+_SEVERAL = (ast.Tuple, ast.List)
+
+
+def _check(node: ast.expr, names: dict[str, Any]) -> None:
+    """Look at an expression before anything runs.
+
+    Raises:
+        LookupError: for what is not an expression of tensors and operators.
+    """
+    if not isinstance(node, _ALLOWED) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
+        raise LookupError(f"'{ast.unparse(node)}' is not a tensor, a number, an operator or arithmetic")
+    if isinstance(node, ast.Name) and node.id not in names:
+        if node.id in operators():
+            raise LookupError(f"'{node.id}' is an operator: say of what, as in '{node.id}({next(iter(names))})'")
+        raise LookupError(f"--shapes does not say what '{node.id}' is, and there is no such operator")
+    if isinstance(node, ast.Call):
+        _check_call(node, names)
+        return
+    for part in ast.iter_child_nodes(node):
+        if isinstance(part, ast.expr):
+            _check(part, names)
+
+
+def _check_call(node: ast.Call, names: dict[str, Any]) -> None:
+    if not isinstance(node.func, ast.Name) or not hasattr(ops, node.func.id):
+        raise LookupError(f"there is no such operator: '{ast.unparse(node.func)}'")
+    for part in node.args:
+        for one in part.elts if isinstance(part, _SEVERAL) else (part,):
+            _check(one, names)
+    for option in node.keywords:
+        if option.arg is None or any(isinstance(n, ast.Name) for n in ast.walk(option.value)):
+            raise LookupError(f"an option must be written out, such as dim=0, got '{ast.unparse(option)}'")
 
 
 class _Names(dict[Any, Any]):

@@ -6,16 +6,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wengert import tree
+from wengert.compiling.decisions import Different, rewound_unless_done, same
 from wengert.compiling.program import Program, capture
 from wengert.compiling.sources import form_of
 from wengert.core.interpret import Payload
-from wengert.core.place import describe, here
+from wengert.core.place import Place, describe, stacklevel
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor
+from wengert.errors import CaptureError
 from wengert.graph.capture import NeedsValues, NotCapturable, NotYet
 from wengert.settings import settings
 
 __all__ = ["Compiled"]
+
+
+WAYS = 16  # through a function for one form of arguments, past which it is run as it is
 
 
 class Compiled:
@@ -41,11 +46,50 @@ class Compiled:
         for program in known:
             broken = program.guards.broken(leaves)
             if broken is None:
-                return program(leaves)
+                return self._run(key, program, leaves, structure)
             why = broken
         return self._captured(key, leaves, structure, why)
 
-    def _captured(self, key: Any, leaves: Sequence[Any], structure: Any, why: str) -> Any:
+    def _run(self, key: Any, program: Program, leaves: Sequence[Any], structure: Any) -> Any:
+        """Run a program, or the one of the way that the values decide for."""
+        if not program.decisions:
+            return program(leaves)
+        tried = [program]
+        while True:
+            try:
+                with rewound_unless_done(program) as done:
+                    result = program(leaves)
+                    done()
+                self.programs[key].remove(program)
+                self.programs[key].insert(0, program)
+                return result
+            except Different as met:
+                found, place = self._other_way(key, program, met, leaves, tried), program.decisions[met.number].place
+            if found is None:
+                return self._captured(key, leaves, structure, f"the value asked for at {describe(place)} was another", place)
+            program = found
+            tried.append(program)
+
+    def _other_way(
+        self, key: Any, program: Program, different: Different, leaves: Sequence[Any], tried: list[Program]
+    ) -> Program | None:
+        """Return a program that took the same way until it met the decision that came out otherwise."""
+        number, answer = different.number, different.answer
+        before = [d.answer for d in program.decisions[:number]]
+        for other in self.programs[key]:
+            answers = [d.answer for d in other.decisions[: number + 1]]
+            if (
+                other not in tried and len(answers) == number + 1 and same(answers[number], answer)
+                and all(map(same, answers, before)) and other.guards.broken(leaves) is None
+            ):  # fmt: skip
+                return other
+        return None
+
+    def _captured(
+        self, key: Any, leaves: Sequence[Any], structure: Any, why: str, place: Place | None = None
+    ) -> Any:
+        if place is not None and len(self.programs[key]) >= WAYS:
+            return self._give_up(leaves, structure, f"what is asked for at {describe(place)} had more than {WAYS} values")
         args, kwargs = tree.unflatten(leaves, structure)
         try:
             program = capture(self.function, leaves, structure)
@@ -54,17 +98,34 @@ class Compiled:
         except (NeedsValues, NotCapturable) as error:
             if self.fullgraph:
                 raise
-            warnings.warn(f"{self.function.__qualname__} is run as it is, not compiled: {error}", RuntimeWarning, stacklevel=3)
-            self._given_up = True
-            return self.function(*args, **kwargs)
+            return self._give_up(leaves, structure, _reason(error))
         program.prepare(self.backend, leaves)
         if why:
             self.retraces.append(why)
         self.programs.setdefault(key, []).insert(0, program)
-        return program(leaves)
+        return self._run(key, program, leaves, structure)
+
+    def _give_up(self, leaves: Sequence[Any], structure: Any, why: str) -> Any:
+        """Run the function as it is from now on, and say so once."""
+        if self.fullgraph:
+            raise CaptureError(f"{self._name} cannot be compiled: {why}")
+        warnings.warn(f"{self._name} is run as it is, not compiled: {why}", RuntimeWarning, stacklevel=stacklevel())
+        self._given_up = True
+        args, kwargs = tree.unflatten(leaves, structure)
+        return self.function(*args, **kwargs)
+
+    @property
+    def _name(self) -> str:
+        return getattr(self.function, "__qualname__", type(self.function).__name__)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
+
+
+def _reason(error: Exception) -> str:
+    """Return why a function could not be captured, with the line."""
+    place = getattr(error, "place", None)
+    return f"{error} (asked for at {describe(place)})" if place is not None else str(error)
 
 
 def _forms(leaves: Sequence[Any]) -> tuple[Any, ...]:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from wengert import tree
+from wengert.compiling.decisions import Decision, Different, decide, same
 from wengert.compiling.outward import Outward, outward
 from wengert.compiling.sources import Argument, Gradient, Guards, Held, Source, form_of
 from wengert.core.interpret import entered
@@ -45,7 +46,7 @@ class Program:
 
     Attributes:
         graph: what is computed. sources: of its inputs, in order (None for host inputs). guards: when it may be used.
-        hosts: what Python does first. results: of the function's tensors, and ``structure`` of what it returns.
+        hosts: what Python does first; effects: what it does when the graph has run. results: of the function's tensors, and ``structure`` of what it returns.
         writes, gradients: sources, and which of the graph's results becomes their memory, or their ``.grad``.
         run: computes the values from the arrays of the inputs, where no plan does.
     """
@@ -61,6 +62,8 @@ class Program:
         self.gradients: list[tuple[Source, int | None]] = []
         self.run: Runner
         self.outward: Outward | None = None
+        self.decisions: list[Decision] = []
+        self.effects: list[Callable[[], Any]] = []
         self.function: Callable[..., Any]
         self.arguments: Any = None
         self.plan: Plan | None = None
@@ -69,6 +72,11 @@ class Program:
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Run on the leaves of a call's arguments, and return what the function returns."""
         found = self.compute(leaves)
+        for number, decision in enumerate(self.decisions):
+            if not same(found[decision.position], decision.answer):
+                raise Different(number, found[decision.position])
+        for effect in self.effects:
+            effect()
         recorded = {} if self.outward is None else self.outward.record(self, leaves, found)
         return self.finish(found, leaves, recorded)
 
@@ -105,7 +113,7 @@ class Program:
     def _build(self, bound: list[Any]) -> None:
         if self.optimised is None:
             self.optimised = optimise(self.graph, kinds=KINDS)
-        self.plan = Plan(self.optimised, bound)
+        self.plan = Plan(self.optimised, bound, in_place=not self.decisions)
 
     def scramble(self) -> None:
         """Overwrite what the last call left in the memory of the plan, which no call may look at: for tests."""
@@ -158,7 +166,7 @@ def capture(function: Callable[..., Any], leaves: Sequence[Any], structure: Any)
     Raises:
         NeedsValues, NotCapturable, NotYet: where it cannot be captured; and whatever the function raises.
     """
-    level = Capture()
+    level = Capture(decide)
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     level.arguments = {id(t): t for t in tensors}
     args, kwargs = tree.unflatten(leaves, structure)
@@ -186,11 +194,14 @@ def _program(level: Capture, leaves: Sequence[Any], returned: Any) -> Program:
         program.gradients.append((finder.source(tensor), None if grad is None else len(graph.outputs)))
         graph.outputs += [] if grad is None else [level.value_of(grad)]
     by_source = {id(level.sources[v]): v for v in graph.inputs if v in level.sources}
+    for value, answer, place in level.decisions:
+        program.decisions.append(Decision(len(graph.outputs), answer, place))
+        graph.outputs.append(value)
     for tensor, value in level.written():
         program.writes.append((finder.source(tensor), len(graph.outputs) + len(graph.writes)))
         graph.writes.append((by_source[id(tensor)], value))
     program.sources = [finder.source(level.sources[v]) if v in level.sources else None for v in graph.inputs]
-    program.hosts = level.hosts
+    program.hosts, program.effects = _hosts(level)
     guards = program.guards
     guards.forms = [(s, form_of(level.original(s.tensor(leaves)))) for s in program.sources if isinstance(s, Held)]
     guards.grads = [(finder.source(t), before is not None) for t, before in level.grads.values()]
@@ -198,6 +209,19 @@ def _program(level: Capture, leaves: Sequence[Any], returned: Any) -> Program:
     guards.modules = [(ask, answer, name) for ask, answer, name in level.modules]
     _check_overlaps(level, finder)
     return program
+
+
+def _hosts(level: Capture) -> tuple[list[Any], list[Any]]:
+    """Return what Python does before the graph runs, and what only after it.
+
+    Raises:
+        NotCapturable: if numbers of an optimiser depend on something that would be done although another way is taken.
+    """
+    last = max((i for i, host in enumerate(level.hosts) if host.values), default=-1)
+    before, after = level.hosts[: last + 1], level.hosts[last + 1 :]
+    if level.decisions and not all(host.values for host in before):
+        raise NotCapturable("it steps a scheduler before an optimiser, and depends on values")
+    return before, [host.do for host in after]
 
 
 class _Finder:

@@ -14,6 +14,7 @@ from wengert.core.registry import ops
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array
 from wengert.errors import GraphError, TransformError
+from wengert.graph.capture import Host
 from wengert.graph.edit import apply
 from wengert.graph.files import Content, Path, packed, read, write
 from wengert.graph.ir import Graph
@@ -145,7 +146,7 @@ class TracedProgram:
             if not form.fits(leaf):
                 got = _Form(leaf, leaves) if isinstance(leaf, Tensor) else repr(leaf)
                 raise ValueError(
-                    f"{self.name}: argument {i} was {form} when it was traced, and is {got} now; trace it again"
+                    f"{self.name}: argument {i} was {form} when it was traced, now it is {got}; trace it again"
                 )
         if thread.state.levels or any(_transformed(leaf) for leaf in leaves):
             raise TransformError("a traced program is evaluated on plain tensors, outside of transforms")
@@ -153,7 +154,7 @@ class TracedProgram:
         broken = self._program.guards.broken(leaves)
         if broken is not None:
             raise TransformError(f"{self.name}: {broken} since it was traced; trace it again")
-        return self._program(leaves)
+        return self._program.finish(self._program.compute(leaves), leaves, {})
 
     def _check_identities(self, leaves: Sequence[Any]) -> None:
         """Refuse tensors that are one where they were two, or share memory that is written."""
@@ -196,20 +197,18 @@ class TracedProgram:
         """Write the program to a file with the tensors that it holds; :func:`load_traced` reads it.
 
         Raises:
-            GraphError: if it holds what no file can: a random generator, an optimiser, a Python object that it takes or returns.
+            GraphError: if it holds what no file can: a random generator, an optimiser, an object of Python that it takes or
+                returns.
         """
         write(path, _Saving(self._program).content(self._structure, self._forms, self.name))
 
 
 def _with_graph(old: Program, graph: Graph) -> Program:
     """Return a program with another graph, whose outputs and writes stand in the same order."""
-    new, outputs = Program(graph), iter(graph.outputs)
-    new.sources, new.guards, new.hosts, new.structure = old.sources, old.guards, old.hosts, old.structure
-    hosted = dict(zip(old.graph.inputs, graph.inputs, strict=True))
-    new.hosts = [type(h)(h.do, tuple(hosted[v] for v in h.values)) for h in old.hosts]
-    new.results = [Result(r.kind, next(outputs), r.chain) if r.kind == "value" else r for r in old.results]
-    new.gradients = [(source, None if value is None else next(outputs)) for source, value in old.gradients]
-    new.writes = [(source, value) for (source, _), (_, value) in zip(old.writes, graph.writes, strict=True)]
+    new, inputs = Program(graph), dict(zip(old.graph.inputs, graph.inputs, strict=True))
+    new.sources, new.guards, new.structure, new.results = old.sources, old.guards, old.structure, old.results
+    new.hosts = [Host(h.do, tuple(inputs[v] for v in h.values)) for h in old.hosts]
+    new.writes, new.gradients = old.writes, old.gradients
     return new
 
 
@@ -249,16 +248,15 @@ class _Saving:
         if program.hosts:
             raise GraphError(f"{name} asks Python for numbers at each call (an optimiser does), which no file can hold")
         content = packed(program.graph)
-        numbers = {v: i for i, v in enumerate(program.graph.outputs)}
         told = {
             "name": name,
             "arguments": _structure_told(structure),
             "forms": [_form_told(f) for f in forms],
             "structure": _structure_told(program.structure),
             "sources": [self.source(s) for s in program.sources],
-            "results": [self.result(r, numbers) for r in program.results],
-            "writes": [self.source(s) for s, _ in program.writes],
-            "gradients": [[self.source(s), None if v is None else numbers[v]] for s, v in program.gradients],
+            "results": [self.result(r) for r in program.results],
+            "writes": [[self.source(s), at] for s, at in program.writes],
+            "gradients": [[self.source(s), at] for s, at in program.gradients],
             "guards": [[self.source(s), present] for s, present in program.guards.grads],
         }
         content.texts["program"] = json.dumps(told)
@@ -280,9 +278,9 @@ class _Saving:
             self.held.append(source.held)
         return {"held": found}
 
-    def result(self, result: Result, numbers: dict[Any, int]) -> Any:
+    def result(self, result: Result) -> Any:
         if result.kind == "value":
-            return {"value": numbers[result.item]}
+            return {"value": result.item}
         if result.kind == "source":
             return {"source": self.source(result.item), "chain": _told(result.chain)}
         return {"same": _told(result.item)}
@@ -345,9 +343,8 @@ class _Loading:
         program.structure = _structure(told["structure"])
         program.sources = [self.source(s) for s in told["sources"]]
         program.results = [self.result(r) for r in told["results"]]
-        targets = [self.source(s) for s in told["writes"]]
-        program.writes = [(s, value) for s, (_, value) in zip(targets, graph.writes, strict=True)]
-        program.gradients = [(self.source(s), None if v is None else graph.outputs[v]) for s, v in told["gradients"]]
+        program.writes = [(self.source(s), self.position(at)) for s, at in told["writes"]]
+        program.gradients = [(self.source(s), None if at is None else self.position(at)) for s, at in told["gradients"]]
         program.guards.grads = [(self.source(s), bool(present)) for s, present in told["guards"]]
         counts = (arguments.count, program.structure.count, len(graph.inputs))
         if counts != (len(forms), len(program.results), len(program.sources)):
@@ -373,9 +370,15 @@ class _Loading:
             return Argument(int(item))
         return Gradient(self.source(item)) if kind == "gradient" else Held(self.held[f"held.{int(item)}"])
 
+    def position(self, told: Any) -> int:
+        """Return the number of a result of the graph."""
+        if not 0 <= int(told) < len(self.program.graph.results):
+            raise ValueError(f"the graph has no result {told}")
+        return int(told)
+
     def result(self, told: Any) -> Result:
         if "value" in told:
-            return Result("value", self.program.graph.outputs[told["value"]])
+            return Result("value", self.position(told["value"]))
         if "source" in told:
             return Result("source", self.source(told["source"]), parse_literal(told["chain"]))
         return Result("same", parse_literal(told["same"]))

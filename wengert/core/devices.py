@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from wengert.array.device import CPU, device, devices, index_of, made_there, placed
-from wengert.core.interpret import memory_of
 from wengert.core.tensor import Tensor
 
 __all__ = ["MOVE", "common_device", "device_of", "made_on", "settle", "settle_beside"]
@@ -34,7 +33,7 @@ def device_of(tensor: Any) -> device:
     """Return the device of a tensor; one that is on none counts as on the first."""
     if not devices.several:
         return CPU
-    index = index_of(memory_of(tensor).dtype)
+    index = index_of(tensor._payload.dtype)
     return device("cpu", index) if index else CPU
 
 

@@ -80,6 +80,7 @@ class Capture(Level):
         hosts: what Python does at each call before the graph runs, in order: numbers for inputs, and effects.
         guards: questions to Python objects, and the answers that the graph is made for. modules: the same of modules.
         arguments: the tensors that come with each call, by identity; views among them are memory of their own.
+        decisions: values that the function asked for, what they were, and the line.
         entries: the nodes of tensors from outside, through which gradients leave, and the tensors.
     """
 
@@ -98,6 +99,7 @@ class Capture(Level):
         self.arguments: dict[int, Any] = {}
         self.entries: dict[Any, Any] = {}
         self._decide = decide
+        self.decisions: list[tuple[Value, Any, Place]] = []
         self._storages: dict[Any, Storage] = {}
         self._held: list[Any] = []  # tensors whose identity is a key here
         self._adopted: list[tuple[Any, Any, Any]] = []
@@ -328,9 +330,17 @@ class Capture(Level):
         value = self.value_of(tensor)
         if value in self.graph.constants:
             return self.graph.constants[value]
-        if self._decide is None:
+        found = None if self._decide is None else self._decide(self, value, what)
+        if found is None:
             raise NeedsValues(self.refusal(what), here(1))
-        return self._decide(self, value, what)
+        return found
+
+    def constant(self, tensor: Any) -> Any:
+        """Return the array of a tensor whose values are the same at each call; None for any other."""
+        array = tensor._payload
+        if type(array) is np.ndarray:
+            return array if self.known(array) else None
+        return self.graph.constants.get(self.value_of(tensor))
 
     def refusal(self, what: str) -> str:
         return (

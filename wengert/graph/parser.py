@@ -29,7 +29,8 @@ _TOKEN: Final = re.compile(
     | (?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?(?![A-Za-z0-9_]))
     | (?P<dots>\.\.\.)
     | (?P<name>[A-Za-z_]\w*(?:(?:::|\.)[A-Za-z_]\w*)*)
-    | (?P<mark>[-!<>=:,()\[\]{}])""",
+    | (?P<object><[^\n]*)
+    | (?P<mark>[-!=:,()\[\]{}])""",
     re.VERBOSE,
 )
 _DTYPES: Final = {d.name: d for d in DTYPES}
@@ -385,13 +386,15 @@ class _Parser:
         token = self.token
         if token.kind == "value":
             return self.value()
-        if token.kind in ("number", "mark") and token.text not in ("(", "[", "<"):
+        if token.kind in ("number", "mark") and token.text not in ("(", "["):
             return self.number()
         self.at += 1
         if token.kind == "string":
             return self.string(token, token.text)
         if token.kind == "dots":
             return ...
+        if token.kind == "object":
+            self.fail(token, "an argument is an object of Python, which no text can bring back")
         if token.kind == "mark":
             return self.bracketed(token)
         if token.kind != "name":
@@ -423,8 +426,6 @@ class _Parser:
         return str(found)
 
     def bracketed(self, token: Token) -> Any:
-        if token.text == "<":
-            self.fail(token, "an argument is an object of Python, which no text can bring back")
         self.at -= 1
         if token.text == "[":
             return self.sequence("[", "]")

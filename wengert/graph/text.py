@@ -106,7 +106,8 @@ def _name(value: Value) -> str:
 def _declared(value: Value, laid: bool = True) -> str:
     spec = value.spec
     text = f"{_name(value)}: {spec.dtype.name}[{', '.join(map(str, spec.shape))}]"
-    return text if not laid or value.strides == row_major(spec) else f"{text} strides {value.strides!r}"
+    usual = not laid or 0 in spec.shape or value.strides == row_major(spec)
+    return text if usual else f"{text} strides {value.strides!r}"
 
 
 def row_major(spec: Spec) -> tuple[int, ...]:
@@ -223,7 +224,9 @@ def inlined(array: Any, spec: Spec) -> str | None:
 
 def _number(element: Any) -> str:
     """Return the shortest text of an element that tells it from its neighbours."""
-    return str(element) if element.dtype.kind in "fV" else literal(element)
+    if element.dtype.kind == "V":  # bfloat16
+        return repr(float(element))
+    return str(element) if element.dtype.kind == "f" else literal(element)
 
 
 def filled(numbers: Any, spec: Spec) -> Any:

@@ -7,6 +7,7 @@ from wengert.array.dtype import DType, dtype_of
 from wengert.array.shape import as_int
 from wengert.core.interpret import level_of, memory_of
 from wengert.core.registry import ops
+from wengert.core.state import thread
 from wengert.core.tensor import raw
 from wengert.errors import DTypeError, ShapeError, TransformError
 
@@ -27,6 +28,9 @@ def same_dtype(name: str, **tensors: Any) -> None:
 
 def known(tensor: Any) -> Any:
     """Return the array of a tensor, to check its values; None where it stands for many at once, as under vmap."""
+    captures = thread.state.captures
+    if captures is not None:
+        return captures.constant(tensor)
     try:
         return raw(tensor)
     except TransformError:

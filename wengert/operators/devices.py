@@ -7,7 +7,6 @@ import numpy as np
 from wengert.array.device import index_of
 from wengert.core.arguments import Anything
 from wengert.core.families import linear
-from wengert.core.interpret import memory_of
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
 
@@ -33,4 +32,4 @@ def copy_to_device(input: Anything, index: Any) -> Any:
 
 def moved(tensor: Any, index: int) -> Any:
     """Return a tensor on the device with this number: itself if it is there."""
-    return tensor if (index_of(memory_of(tensor).dtype) or 0) == index else ops.copy_to_device(tensor, index)
+    return tensor if (index_of(tensor._payload.dtype) or 0) == index else ops.copy_to_device(tensor, index)

@@ -6,7 +6,6 @@ from wengert.array.device import device as Device
 from wengert.array.device import devices, index_of, to_device
 from wengert.array.dtype import DTYPES, DType, to_dtype
 from wengert.array.layout import strided
-from wengert.core.interpret import memory_of
 from wengert.core.methods import attach
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
@@ -115,7 +114,7 @@ def to_device_method(self: Any, device: Any, /, *, stream: Any = None) -> Any:
 
 def get_device(self: Any) -> int:
     """Return -1, PyTorch's number for the CPU; of another logical device its number."""
-    return (index_of(memory_of(self).dtype) or -1) if devices.several else -1
+    return (index_of(self._payload.dtype) or -1) if devices.several else -1
 
 
 def is_cpu(self: Any) -> bool:

@@ -101,26 +101,24 @@ def _fits(node: Node, conv: Node, channel: Value) -> bool:
 
 
 def _scaled(node: Node, conv: Node, factor: Value, rewriter: Rewriter, single: set[str]) -> Sequence[Value]:
-    input, weight, bias, *rest = conv.arguments
+    images, weight, bias, *rest = conv.arguments
     call, named = rewriter.call, operators()
     column = call(named["reshape"], factor, (weight.shape[0], *(1,) * (len(weight.shape) - 1)), like=node)
     weight = call(named["mul"], weight, column, like=node)
     if bias is not None:
         bias = call(named["mul"], bias, call(named["reshape"], factor, bias.shape, like=node), like=node)
-    return (_again(node, conv, (input, weight, bias, *rest), rewriter, single),)
+    return (_again(node, conv, (images, weight, bias, *rest), rewriter, single),)
 
 
 def _shifted(node: Node, conv: Node, summand: Value, rewriter: Rewriter, single: set[str]) -> Sequence[Value]:
-    input, weight, bias, *rest = conv.arguments
+    images, weight, bias, *rest = conv.arguments
     call, named = rewriter.call, operators()
     row = call(named["reshape"], summand, (weight.shape[0],), like=node)
     bias = row if bias is None else call(named["add"], bias, row, 1, like=node)
-    return (_again(node, conv, (input, weight, bias, *rest), rewriter, single),)
+    return (_again(node, conv, (images, weight, bias, *rest), rewriter, single),)
 
 
-def _again(
-    node: Node, conv: Node, arguments: tuple[object, ...], rewriter: Rewriter, single: set[str]
-) -> Value:
+def _again(node: Node, conv: Node, arguments: tuple[object, ...], rewriter: Rewriter, single: set[str]) -> Value:
     """Enter the convolution anew; what follows the node may move into it too."""
     result = rewriter.call(conv.op, *arguments, like=conv, strides=conv.results[0].strides)
     if node.results[0].name in single:

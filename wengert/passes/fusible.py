@@ -57,4 +57,6 @@ def fusible(node: Node) -> bool:
     return common.category > INTEGER or not (op.name in FLOATS_ONLY or (common.category == BOOL and op.name in NUMBERS))
 
 
-NUMBERS: Final = frozenset({"ceil", "floor", "relu", "sgn", "sign", "signbit", "threshold", "trunc"})  # not of truth values
+NUMBERS: Final = frozenset(
+    {"ceil", "floor", "relu", "sgn", "sign", "signbit", "threshold", "trunc"}
+)  # not of truth values

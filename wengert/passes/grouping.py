@@ -6,6 +6,7 @@ with where the edge comes from. Between nodes of one stage and one class every p
 """
 
 import heapq
+import itertools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
@@ -177,7 +178,10 @@ def _converted(body: Graph, node: Node, casts: dict[Any, Value]) -> tuple[Any, .
 
 
 def ordered(
-    units: Sequence[Any], before: Callable[[Any], Iterable[Any]], key: Callable[[Any], Any], chained: Callable[[Any], bool]
+    units: Sequence[Any],
+    before: Callable[[Any], Iterable[Any]],
+    key: Callable[[Any], Any],
+    chained: Callable[[Any], bool],
 ) -> list[Any]:
     """Return units in an order in which each comes after those ``before`` it, else by ``key``; chained ones stay in theirs.
 
@@ -192,7 +196,7 @@ def ordered(
         for other in needed:
             after[other].append(unit)
     chain = sorted((u for u in units if chained(u)), key=key)
-    for first, second in zip(chain, chain[1:], strict=False):
+    for first, second in itertools.pairwise(chain):
         after[first].append(second)
         waits[second] += 1
     ready = [(key(u), k) for k, u in enumerate(units) if not waits[u]]

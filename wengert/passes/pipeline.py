@@ -1,10 +1,12 @@
-"""The passes, in order: each takes a graph and returns one that means the same.
+"""The passes, in order: each takes a graph, which it may change, and returns one that means the same.
 
 ``WENGERT_DUMP=dir`` writes the graph after each stage to ``dir/NN-name.txt``.
 """
 
+import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,6 +19,7 @@ from wengert.passes.order import order, part
 from wengert.passes.pointwise import fuse_pointwise
 from wengert.passes.products import fuse_products
 from wengert.passes.prune import prune
+from wengert.passes.rewriting import duplicate
 from wengert.passes.share import share
 from wengert.passes.simplify import simplify
 
@@ -36,6 +39,11 @@ class Options(NamedTuple):
     kinds: frozenset[str]
     fusible: Callable[[Node], bool]
     source: Graph
+
+    @property
+    def reductions(self) -> bool:
+        """Whether element-wise nodes may be fused into reductions."""
+        return "reduction" in self.kinds
 
 
 class Stage(NamedTuple):
@@ -57,7 +65,7 @@ PIPELINE: Final = (
     Stage("prune_again", "", lambda graph, options: prune(graph)),
     Stage("formulas", "formulas", lambda graph, options: fuse_formulas(graph)),
     Stage("products", "product", lambda graph, options: fuse_products(graph)),
-    Stage("pointwise", "pointwise", lambda graph, options: fuse_pointwise(graph, options.fusible, "reduction" in options.kinds)),
+    Stage("pointwise", "pointwise", lambda graph, options: fuse_pointwise(graph, options.fusible, options.reductions)),
     Stage("order", "", lambda graph, options: order(graph)),
     Stage("prune_last", "", lambda graph, options: prune(graph)),
 )  # fmt: skip
@@ -88,14 +96,27 @@ def optimise(
         raise ValueError(f"kinds must be of {', '.join(sorted(KINDS))}, got {', '.join(sorted(kinds - KINDS))}")
     folder = os.environ.get("WENGERT_DUMP", "") if dump is None else dump
     options = Options(kinds, fusible, graph)
-    found = graph
-    for k, stage in enumerate(PIPELINE, 1):
-        if stage.kind and stage.kind not in kinds:
-            continue
-        found = stage.run(found, options)
-        if verify is not None:
-            verify(found)
-        if folder:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            (Path(folder) / f"{k:02}-{stage.name}.txt").write_text(f"{found}\n", encoding="utf-8")
+    with _uncollected():
+        found = duplicate(graph)
+        for k, stage in enumerate(PIPELINE, 1):
+            if stage.kind and stage.kind not in kinds:
+                continue
+            found = stage.run(found, options)
+            if verify is not None:
+                verify(found)
+            if folder:
+                Path(folder).mkdir(parents=True, exist_ok=True)
+                (Path(folder) / f"{k:02}-{stage.name}.txt").write_text(f"{found}\n", encoding="utf-8")
     return found
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Hold the garbage collector off: a graph is many objects that refer to one another, and none of them is garbage."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -80,7 +80,9 @@ class _Fusion:
         """Return cheap nodes on single numbers that are needed in larger kernels only: each of those computes them itself."""
         found: set[Node] = set()
         for node in reversed(self.graph.nodes):
-            if not isinstance(node.op, Op) or not (node.op.name in FREE or (node in self.classes and node.op.name in CHEAP)):
+            if not isinstance(node.op, Op) or not (
+                node.op.name in FREE or (node in self.classes and node.op.name in CHEAP)
+            ):
                 continue
             (result,) = node.results
             users = self.uses.get(result, ())
@@ -163,7 +165,12 @@ class _Fusion:
     def _reduce(self, group: Group) -> None:
         """Add the reduction that alone reads the only result of a group."""
         own = set(group.members)
-        read = {v for n in group.members for v in n.results if v in self.kept or any(u not in own for u in self.uses.get(v, ()))}
+        read = {
+            v
+            for n in group.members
+            for v in n.results
+            if v in self.kept or any(u not in own for u in self.uses.get(v, ()))
+        }
         if len(read) != 1:
             return
         (value,) = read

@@ -96,4 +96,6 @@ class _Chain:
 
 def _options(node: Node) -> tuple[Any, ...]:
     """Return what an activation is given beside the tensor; whether it may write in place means nothing in a graph."""
-    return tuple(a for name, a in zip(node.op.signature.names[1:], node.arguments[1:], strict=True) if name != "inplace")
+    return tuple(
+        a for name, a in zip(node.op.signature.names[1:], node.arguments[1:], strict=True) if name != "inplace"
+    )

@@ -71,8 +71,8 @@ def _times_one(node: Node, rewriter: Rewriter) -> Value | None:
 
 
 def _by_one(node: Node, rewriter: Rewriter) -> Value | None:
-    input, other = node.arguments
-    return _itself(node, input) if _number(other, rewriter) == 1 else None
+    value, other = node.arguments
+    return _itself(node, value) if _number(other, rewriter) == 1 else None
 
 
 def _plus_zero(node: Node, rewriter: Rewriter) -> Value | None:
@@ -87,8 +87,8 @@ def _plus_zero(node: Node, rewriter: Rewriter) -> Value | None:
 
 
 def _minus_zero(node: Node, rewriter: Rewriter) -> Value | None:
-    input, other, _ = node.arguments
-    return _itself(node, input) if _is_zero(_number(other, rewriter), node.results[0].dtype, negative=False) else None
+    value, other, _ = node.arguments
+    return _itself(node, value) if _is_zero(_number(other, rewriter), node.results[0].dtype, negative=False) else None
 
 
 def _is_zero(number: Any, dtype: DType, negative: bool) -> bool:
@@ -104,8 +104,8 @@ def _negated_twice(node: Node, rewriter: Rewriter) -> Value | None:
 
 
 def _conjugate(node: Node, rewriter: Rewriter) -> Value | None:
-    input = node.arguments[0]
-    return _itself(node, input) if isinstance(input, Value) and input.dtype.category <= FLOAT else None
+    value = node.arguments[0]
+    return _itself(node, value) if isinstance(value, Value) and value.dtype.category <= FLOAT else None
 
 
 # ---- dtypes
@@ -203,20 +203,20 @@ def _in_rows(value: Value) -> bool:
 
 def _masked_fill(node: Node, rewriter: Rewriter) -> Value | None:
     """Masked filling with a number that the dtype holds is a choice."""
-    input, mask, value = node.arguments
-    filler = _filler(value, input.dtype, rewriter)
+    value, mask, number = node.arguments
+    filler = _filler(number, value.dtype, rewriter)
     if filler is None:
         return None
-    return rewriter.call(operators()["choose"], mask, filler, input, like=node, strides=node.results[0].strides)
+    return rewriter.call(operators()["choose"], mask, filler, value, like=node, strides=node.results[0].strides)
 
 
 def _fill(node: Node, rewriter: Rewriter) -> Value | None:
     """What is filled with a number does not depend on what it was."""
-    input, value = node.arguments
-    filler = _filler(value, input.dtype, rewriter)
+    value, number = node.arguments
+    filler = _filler(number, value.dtype, rewriter)
     if filler is None:
         return None
-    return rewriter.call(operators()["expand"], filler, input.shape, like=node, strides=(0,) * len(input.shape))
+    return rewriter.call(operators()["expand"], filler, value.shape, like=node, strides=(0,) * len(value.shape))
 
 
 def _filler(value: Any, dtype: DType, rewriter: Rewriter) -> Value | None:

@@ -8,7 +8,7 @@ from wengert.core.operator import Op
 from wengert.graph.ir import Graph, Node, Value
 from wengert.graph.operations import Fused
 
-__all__ = ["bytes_of", "flops_of", "kernels_of", "traffic_of"]
+__all__ = ["bytes_of", "flops_of", "kernels_of", "totals", "traffic_of"]
 
 
 def bytes_of(value: Value) -> int:
@@ -62,7 +62,7 @@ def _spec(argument: Any) -> Any:
     return argument
 
 
-def total(graph: Graph) -> tuple[int, int, int]:
+def totals(graph: Graph) -> tuple[int, int, int]:
     """Return kernels, bytes and floating-point operations of a graph."""
     nodes = graph.nodes
     return sum(map(kernels_of, nodes)), traffic_of(nodes), sum(map(flops_of, nodes))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from wengert.codegen.cache import library
 from wengert.loops.tracing import DTYPE_NAMES
 from wengert.runtime.ahead import Ahead
-from wengert.runtime.recording import active, current
+from wengert.runtime.recording import active, current, keep
 from wengert.runtime.workers import HEADER, parallel_for
 
 __all__ = ["Absent", "Kernels", "dtype_name", "kernels", "or_numpy", "slots"]
@@ -58,6 +58,7 @@ class Kernels:
     def run(self, name: str, arguments: Any, count: int, grain: int = 1) -> None:
         """Run a kernel over [0, count) in chunks of ``grain``, on all threads."""
         if active[0] and (recording := current()) is not None:
+            keep(self._library)
             recording.launch(_HEADER.pack(self.addresses[name], count, grain) + bytes(arguments))
         else:
             parallel_for(self.addresses[name], ctypes.addressof(arguments), count, grain)

@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from wengert.core.native import native
@@ -11,6 +12,7 @@ from wengert.loops.symbolic import lowered, trace_rule, trace_update
 from wengert.loops.tracing import Untraceable, symbols
 from wengert.runtime.pointwise import Expression, Pointwise
 from wengert.runtime.pool import adopt, pool_of
+from wengert.runtime.recent import Recent
 from wengert.runtime.workers import start_workers
 
 __all__ = ["install", "kernel"]
@@ -19,11 +21,10 @@ __all__ = ["install", "kernel"]
 KERNELS = (
     "attention", "convolution", "normalized", "pooling", "products", "reduction", "rows", "scanning", "scattering", "sorting",
 )  # fmt: skip
+TABLE = 1024  # how many rules, and how many formulas, are remembered
 Kernel = Callable[..., Any]
 _kernels: dict[str, Kernel] = {}
-_operators: dict[Op, Kernel | None] = {}
-_rules: dict[Any, Pointwise] = {}
-_updates: dict[Any, Any] = {}
+_updates: Recent[Any, Any] = Recent(TABLE)
 
 
 def kernel(name: str) -> Callable[[Kernel], Kernel]:
@@ -36,6 +37,7 @@ def kernel(name: str) -> Callable[[Kernel], Kernel]:
     return declare
 
 
+@lru_cache(maxsize=4 * TABLE)
 def _native(op: Op) -> Kernel | None:
     """Return an operator's native kernel, which takes the list of its arguments."""
     own = _kernels.get(op.name)
@@ -64,10 +66,7 @@ def run(op: Op, arguments: Sequence[Any], out: Any = None) -> Any:
     if not state.pooled:
         adopt(state.run)
         state.pooled = True
-    try:
-        found = _operators[op]
-    except KeyError:
-        found = _operators[op] = _native(op)
+    found = _native(op)
     if found is None:
         return NotImplemented
     if out is None:
@@ -75,17 +74,19 @@ def run(op: Op, arguments: Sequence[Any], out: Any = None) -> Any:
     return NotImplemented if op.name in _kernels else found(arguments, out)
 
 
+@lru_cache(maxsize=TABLE)
+def _traced(rule: Any) -> Pointwise:
+    """Return a derivative rule as a function of arrays."""
+
+    def trace(values: Sequence[Any], kinds: Sequence[Any]) -> Any:
+        return [trace_rule(rule, values, kinds)]
+
+    return Pointwise(f"rule {getattr(rule, '__name__', type(rule).__name__)}", trace, range(64), yields=True)
+
+
 def run_rule(rule: Any, arguments: Sequence[Any]) -> Any:
     """Return what a derivative rule gives for a large cotangent (the first argument), or NotImplemented."""
-    pointwise = _rules.get(rule)
-    if pointwise is None:
-
-        def trace(values: Sequence[Any], kinds: Sequence[Any]) -> Any:
-            return [trace_rule(rule, values, kinds)]
-
-        name = getattr(rule, "__name__", type(rule).__name__)
-        pointwise = _rules[rule] = Pointwise(f"rule {name}", trace, range(64), yields=True)
-    found = pointwise(arguments)
+    found = _traced(rule)(arguments)
     return found if found is NotImplemented else found[0]
 
 

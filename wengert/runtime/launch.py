@@ -17,7 +17,7 @@ from wengert.codegen.cache import library
 from wengert.codegen.emit import bounds_checked, emit
 from wengert.errors import KernelError
 from wengert.loops.ir import Kernel
-from wengert.runtime.recording import active, current
+from wengert.runtime.recording import active, current, keep
 from wengert.runtime.workers import launch, parallel_for
 
 __all__ = ["Launch", "Launcher", "number_bits", "pointer", "watched"]
@@ -128,6 +128,7 @@ class Launcher:
         """
         if active[0] and (recording := current()) is not None:
             checked = (0,) if self.checks else ()
+            keep(self._library)
             recording.launch(_packer(len(slots) + len(checked))(self.address, count, grain, *slots, *checked), self.checks)
         elif _watchers:
             self._timed(slots, count, grain)

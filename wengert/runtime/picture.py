@@ -39,7 +39,9 @@ class Picture:
 
     def line(self, x1: float, y1: float, x2: float, y2: float) -> None:
         """Add a thin line."""
-        self._shapes.append(f'<line x1="{x1:.2f}" y1="{y1:.2f}" x2="{x2:.2f}" y2="{y2:.2f}" stroke="#bbb" stroke-width="0.5"/>')
+        self._shapes.append(
+            f'<line x1="{x1:.2f}" y1="{y1:.2f}" x2="{x2:.2f}" y2="{y2:.2f}" stroke="#bbb" stroke-width="0.5"/>'
+        )
 
     def text(self, x: float, y: float, words: str, anchor: str = "start") -> None:
         """Add words; the anchor is ``start``, ``middle`` or ``end``."""
@@ -51,4 +53,6 @@ class Picture:
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" '
             'font-family="sans-serif" font-size="10">'
         )
-        return "\n".join([head, f'<rect width="{width:g}" height="{height:g}" fill="white"/>', *self._shapes, "</svg>\n"])
+        return "\n".join(
+            [head, f'<rect width="{width:g}" height="{height:g}" fill="white"/>', *self._shapes, "</svg>\n"]
+        )

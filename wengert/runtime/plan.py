@@ -65,13 +65,14 @@ class Plan:
     """A graph, ready to run again and again.
 
     Args:
-        graph: the program. bound: for each input the array that it is at every call, or None where it differs.
+        graph: the program. bound: for each input the array that it is at every call, or None where it differs. in_place: whether
+            what is written may be computed in the memory of an input.
 
     Attributes:
         steps: what is run, in order. arrays: where each value lies.
     """
 
-    def __init__(self, graph: Graph, bound: Sequence[Any]) -> None:
+    def __init__(self, graph: Graph, bound: Sequence[Any], *, in_place: bool = True) -> None:
         native.loaded()
         self.graph = graph
         self.arrays: dict[Value, Any] = dict(graph.constants)
@@ -83,10 +84,9 @@ class Plan:
             self.buffers.append(held)
         self.steps: list[Any] = []
         self._own: list[Any] = []
-        self._build()
+        self._build(self._in_place() if in_place else {})
 
-    def _build(self) -> None:
-        places = self._in_place()
+    def _build(self, places: dict[Value, Any]) -> None:
         whole = Recording()
         for node in self.graph.nodes:
             outs = [places[v] if v in places else self._memory(v) for v in node.results]

@@ -14,6 +14,7 @@ from wengert.loops.tracing import Untraceable, name_of
 from wengert.runtime.ahead import Ahead
 from wengert.runtime.launch import Launcher, number_bits, pointer
 from wengert.runtime.pool import empty
+from wengert.runtime.recent import Recent
 
 __all__ = ["Expression", "Plan", "Pointwise"]
 
@@ -45,7 +46,7 @@ class Expression:
         self.arrays = tuple(i for i, k in enumerate(kinds) if k is not None and i not in numbers)
         self.lanes, self.unroll = _shape(self.scalars)
         self.key = f"pointwise {fingerprint(*self.scalars)} {self.dtypes} {self.kinds} {self.numbers} {self.lanes}"
-        self.kernels: dict[Any, Ahead[Launcher]] = {}
+        self.kernels: Recent[Any, Ahead[Launcher]] = Recent(VARIANTS)
 
     def plan(self, arguments: Sequence[Any], outs: Sequence[Any] | None) -> "Plan | None":
         """Return how to run on arrays of these shapes and strides; None where NumPy is to."""

@@ -86,5 +86,7 @@ def policy_of(policy: str | Policy) -> Policy:
     if not isinstance(policy, str):
         raise TypeError(f"policy must be a name or a Policy, got {type(policy).__name__}")
     if policy not in _POLICIES:
-        raise ValueError(f"there is no policy {policy!r}; choose from {', '.join(_POLICIES)}, or give a Policy of your own")
+        raise ValueError(
+            f"there is no policy {policy!r}; choose from {', '.join(_POLICIES)}, or give a Policy of your own"
+        )
     return _POLICIES[policy]()

@@ -19,6 +19,7 @@ from wengert.runtime.ahead import Ahead
 from wengert.runtime.eager import kernel
 from wengert.runtime.launch import Launcher, pointer
 from wengert.runtime.pool import empty
+from wengert.runtime.recent import Recent
 
 __all__ = ["reduce"]
 
@@ -28,7 +29,7 @@ PARTS = 64  # how many parts a reduction with few results is cut into, at most
 NARROWEST = 16  # a row of fewer neighbours is not worth a fold
 
 Element = Callable[[Scalar, Scalar], tuple[Scalar, ...]]
-_kernels: dict[Any, Ahead[Launcher]] = {}
+_kernels: Recent[Any, Ahead[Launcher]] = Recent(1024)
 
 
 def _lanes(*dtypes: str) -> int:
@@ -51,9 +52,8 @@ class _Layout:
 
     def __init__(self, array: Any, dims: tuple[int, ...], dtypes: tuple[Any, ...]) -> None:
         kept = tuple(n for d, n in enumerate(array.shape) if d not in dims)
-        order = (
-            _order_of_results(array, dims) if len(dtypes) == 1 else range(len(kept))
-        )  # NumPy's places are in C's order
+        # NumPy's places are in C's order
+        order = _order_of_results(array, dims) if len(dtypes) == 1 else range(len(kept))
         shape = tuple(1 if d in dims else n for d, n in enumerate(array.shape))
         self.outs = [empty_in_order(kept, d, order, empty) for d in dtypes]
         self.where = space(array.shape, [array, *(out.reshape(shape) for out in self.outs)])

@@ -109,7 +109,9 @@ class _Simulation:
     keys: list[tuple[float, int]]  # the smallest goes first
     time: float = 0.0
     free: set[int] = field(default_factory=set)
-    queues: dict[tuple[int, ...], list[tuple[float, int]]] = field(default_factory=dict)  # by who can run what is in them
+    queues: dict[tuple[int, ...], list[tuple[float, int]]] = field(
+        default_factory=dict
+    )  # by who can run what is in them
     running: dict[int, _Running] = field(default_factory=dict)
     helping: dict[int, _Running] = field(default_factory=dict)  # what a resource helps with
     events: list[tuple[float, int, int]] = field(default_factory=list)  # ends: time, task, version
@@ -148,7 +150,9 @@ class _Simulation:
         """Give ready tasks to free resources, and those that are left over to running tasks."""
         while not (self.policy.one_by_one and self.running):
             available = self.free | self.helping.keys()
-            heads = [(queue[0], queue) for able, queue in self.queues.items() if queue and not available.isdisjoint(able)]
+            heads = [
+                (queue[0], queue) for able, queue in self.queues.items() if queue and not available.isdisjoint(able)
+            ]
             if not heads:
                 break
             (_, task), queue = min(heads, key=lambda head: head[0])

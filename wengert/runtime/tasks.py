@@ -148,7 +148,9 @@ def _check(task: Task) -> None:
     if not 0 <= task.efficiency <= 1:
         raise ValueError(f"task {task.name!r} has efficiency {task.efficiency}; expected a number from 0 to 1")
     if task.allocates < 0 or task.frees < 0:
-        raise ValueError(f"task {task.name!r} allocates {task.allocates} and frees {task.frees} bytes; expected at least 0")
+        raise ValueError(
+            f"task {task.name!r} allocates {task.allocates} and frees {task.frees} bytes; expected at least 0"
+        )
 
 
 class Costs(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Any
 
 from wengert.array.dtype import float32
 from wengert.core.registry import ops
+from wengert.core.state import thread
 from wengert.core.tensor import Tensor
 from wengert.tape.modes import no_grad
 
@@ -48,14 +49,21 @@ def get_total_norm(
     p = float(norm_type)
     with no_grad():
         total = _norm(found, p)
-        if not 0 < total.item() < math.inf and p != math.inf:
+        if p != math.inf and not _is_usual(total):
             total = _scaled_norm(found, p, total)
-    if error_if_nonfinite and not math.isfinite(total.item()):
+    if error_if_nonfinite and not bool(ops.isfinite(total)):
         raise RuntimeError(
             f"the total norm of order {norm_type} of the gradients is {total.item()}, so they cannot be clipped; find "
             "the operator with wengert.autograd.detect_anomaly(), or pass error_if_nonfinite=False to go on anyway"
         )
     return total
+
+
+def _is_usual(norm: Any) -> bool:
+    """Whether a norm is positive and finite. A program that is captured asks for no more than that."""
+    if thread.state.captures is None:
+        return bool(0 < norm.item() < math.inf)
+    return bool(ops.logical_and(norm > 0, norm < math.inf))
 
 
 def _norm(tensors: list[Any], p: float) -> Any:
@@ -69,7 +77,7 @@ def _norm(tensors: list[Any], p: float) -> Any:
 def _scaled_norm(tensors: list[Any], p: float, plain: Any) -> Any:
     """The norm computed from elements divided by the largest one; ``plain`` if that is 0 or not finite."""
     largest = _norm(tensors, math.inf)
-    if not 0 < largest.item() < math.inf:
+    if not _is_usual(largest):
         return plain
     return largest * _norm([t / largest.to(t.dtype) for t in tensors], p)
 

@@ -1,0 +1,90 @@
+"""The front door: ``wengert.compile`` and what tells of compiled functions."""
+
+from collections.abc import Callable
+from typing import Any
+
+from wengert.compiling.function import Compiled
+
+__all__ = ["CompiledModule", "compile"]
+
+BACKENDS = {"native": "native", "inductor": "native", "reference": "reference", "aot_eager": "reference"}
+
+
+def compile(  # noqa: A001 - PyTorch's name
+    model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: str = "native",
+    mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False,
+) -> Any:  # fmt: skip
+    """Return a function (or module) that is captured when it is first called, and then run as one native program.
+
+    What is captured is everything: forward, ``backward()``, clipping, the optimiser's and the scheduler's step, random
+    numbers, running statistics. Tensors that the function holds are read at each call, and those it writes are written.
+    Python's own effects (printing, appending to a list) happen when it is captured, and not again.
+
+    A program is made for shapes, dtypes and options of its arguments, for modules in one mode, and for the way the function took
+    where it asked for values; another one is made when these change.
+
+    Args:
+        model: the function, method or module; without it, a decorator is returned.
+        fullgraph: raise where something cannot be captured, instead of running the function as it is with one warning.
+        backend: "native" (PyTorch's "inductor" means it too), or "reference": NumPy, kernel by kernel, for debugging.
+        dynamic, mode, options: accepted for PyTorch's sake; kernels are made for structures and serve all shapes.
+        disable: return the function as it is.
+
+    Raises:
+        TypeError: if ``model`` cannot be called. ValueError: for a backend that there is not.
+
+    Example:
+        >>> import wengert as wg
+        >>> @wg.compile
+        ... def f(x):
+        ...     return (x * x).sum()
+        >>> f(wg.tensor([1.0, 2.0]))
+        tensor(5.)
+    """
+    if backend not in BACKENDS and backend != "eager":
+        raise ValueError(f"compile(): there is no backend {backend!r}; there are native, reference and eager")
+    if model is None:
+        return lambda given: compile(
+            given, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+        )
+    if not callable(model):
+        raise TypeError(f"compile() takes a function or a module, got {type(model).__name__}")
+    if disable or backend == "eager":
+        return model
+    if hasattr(model, "forward") and hasattr(model, "named_parameters"):
+        return CompiledModule(model, fullgraph=fullgraph, backend=BACKENDS[backend])
+    return Compiled(model, fullgraph=fullgraph, backend=BACKENDS[backend])
+
+
+class CompiledModule:
+    """A module whose calls are compiled; everything else is the module's own."""
+
+    def __init__(self, module: Any, *, fullgraph: bool, backend: str) -> None:
+        self.__dict__["_orig_mod"] = module
+        self.__dict__["compiled"] = Compiled(_calling(module), fullgraph=fullgraph, backend=backend)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.compiled(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._orig_mod, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._orig_mod, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*dir(self._orig_mod), "compiled"})
+
+    def __repr__(self) -> str:
+        return f"compiled {self._orig_mod!r}"
+
+
+def _calling(module: Any) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return module(*args, **kwargs)
+
+    call.__qualname__ = type(module).__qualname__
+    return call
