@@ -5,10 +5,11 @@ from tests.architecture.source import PACKAGE, Module, modules
 # In the order in which data passes. `wengert` is the public face, `wengert/__init__.py`: the rooms before it make it
 # up, those behind it may be written on it.
 ROOMS = (
-    "errors", "environment", "tree", "array", "settings", "kernels", "core", "operators", "tape", "transforms", "legacy",
-    "autograd", "func", "array_api", "masked", "signal", "fft", "linalg", "random", "special", "introspection", "cuda",
-    "backends", "graph", "passes", "loops", "codegen", "runtime", "cpu", "compiling", "serialization", "wengert", "nn", "optim", "amp",
-    "data", "utils", "distributed", "export", "inspect", "testing", "library", "cli", "__main__",
+    "errors", "environment", "tree", "array", "settings", "kernels", "core", "operators", "tape", "transforms",
+    "legacy", "autograd", "func", "array_api", "masked", "signal", "fft", "linalg", "random", "special",
+    "introspection", "cuda", "backends", "graph", "passes", "loops", "codegen", "runtime", "cpu", "compiling",
+    "serialization", "wengert", "nn", "optim", "amp", "data", "utils", "distributed", "export", "inspect",
+    "testing", "library", "cli", "__main__",
 )  # fmt: skip
 
 # Optional or heavy third parties, which may be imported inside the function that needs them.

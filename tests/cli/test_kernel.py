@@ -35,9 +35,11 @@ def test_the_roof_is_that_of_the_dtype(capsys: pytest.CaptureFixture[str], monke
     """Ten thousand exponentials of 20 operations, on a machine that does 1 Gflop/s in float32 and 0.5 in float64."""
     machine = SimpleNamespace(float32_all=1e9, float64_all=0.5e9, copy_all=1e15)
     monkeypatch.setattr(kernel, "measured", lambda: machine)
-    for dtype, roof in (("float32", 200.0), ("float64", 400.0)):
+    for dtype, roof in (("float32", 200), ("float64", 400)):
         assert main(["kernel", "exp(x)", "--shapes", "x=10000", "--dtype", dtype, "--show", "speed"]) == 0
-        assert f"from memory in {roof} µs" in capsys.readouterr().out
+        found = re.search(r"from memory in (\d+\.\d) µs", capsys.readouterr().out)
+        assert found is not None
+        assert float(found[1]) == pytest.approx(roof, rel=0.03)  # the last vector is counted whole
 
 
 def test_llvm_and_assembly(capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,7 +58,9 @@ STAGED = """kernel reverse(x: f32[n: 1], out y: f32[n: 1])
     ("maximum(n, 131073)", {"n": 1}, "524292 bytes"), ("n - 3", {}, "any number of bytes"), ("131073", {}, "524292 bytes"),
 ])  # fmt: skip
 def test_a_stage_that_may_not_fit_on_the_stack_is_refused(size: str, limits: dict[str, int], taken: str) -> None:
-    with pytest.raises(KernelError, match=f"reverse may take {taken} of the stack, which has room for 524288") as caught:
+    with pytest.raises(
+        KernelError, match=f"reverse may take {taken} of the stack, which has room for 524288"
+    ) as caught:
         emit(parse(STAGED.format(size=size)), limits=limits)
     assert "stage row" in str(caught.value)
 

@@ -73,9 +73,25 @@ def test_refused(name: str) -> None:
     assert W.tolist() == [1, 1, 1]
 
 
-def test_values_of_tensors_are_refused() -> None:
+def test_many_values_of_a_tensor_are_refused() -> None:
     with pytest.raises(TransformError, match="needs the values"):
-        trace(lambda x: x * 2 if x.sum() > 0 else x)(W)
+        trace(lambda x: x.tolist())(wg.ones(1000))
+
+
+def test_another_way_is_refused() -> None:
+    count = wg.zeros(())
+
+    def function(x: Any) -> Any:
+        count.add_(1)
+        return x * 2 if x.sum() > 0 else x
+
+    traced = trace(function)(W)
+    assert traced.evaluate(W * 3).tolist() == [6, 6, 6]
+    with pytest.raises(
+        TransformError, match=r"function: return x \* 2 .* was True when it was traced, and is False now"
+    ):
+        traced.evaluate(-W)
+    assert count.item() == 1
 
 
 def test_passes_make_another_program() -> None:

@@ -33,7 +33,9 @@ def test_softmax_and_its_kin(name: str) -> None:
     for kernel in line_kernels(name):
         verify(kernel)
         # a line without a class has none to read at a target: the runtime hands no empty array over
-        assert {u.buffer for u in unproven(kernel)} == {"class_loss": {"x"}, "class_loss_backward": {"dx"}}.get(name, set())
+        assert {u.buffer for u in unproven(kernel)} == {"class_loss": {"x"}, "class_loss_backward": {"dx"}}.get(
+            name, set()
+        )
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -22,11 +22,13 @@ def _fit(a: Any, b: Any) -> bool:
 
 UNARY = (
     lambda x: x.relu(), lambda x: x.sigmoid(), lambda x: -x, lambda x: x * 1.5, lambda x: x + 0.0, lambda x: x * 1,
-    lambda x: x.clone(), lambda x: x.contiguous(), lambda x: x.abs(), lambda x: x.exp().clamp(max=50.0), lambda x: -(-x),
+    lambda x: x.clone(), lambda x: x.contiguous(), lambda x: x.abs(),
+    lambda x: x.exp().clamp(max=50.0), lambda x: x.neg().neg(),
     lambda x: x.double().float() if x.dtype == wg.float32 else x.float().double(), lambda x: x.masked_fill(x > 1, 0.5),
     lambda x: wg.where(x > 0, x, -0.0), lambda x: x.tanh(), lambda x: wg.zeros_like(x) + x, lambda x: x - 0.0,
     lambda x: _as(x.half(), x), lambda x: _as((x * 3).nan_to_num(0, 9, -9).int(), x), lambda x: x + _as(wg.rand(x.shape), x),
-    lambda x: x.transpose(-1, 0).clone().transpose(-1, 0) if x.ndim > 1 else x, lambda x: x.sum(), lambda x: x.unsqueeze(0).squeeze(0),
+    lambda x: x.transpose(-1, 0).clone().transpose(-1, 0) if x.ndim > 1 else x, lambda x: x.sum(),
+    lambda x: x.unsqueeze(0).squeeze(0),
     lambda x: x.sum(-1, keepdim=True) if x.ndim else x, lambda x: x.mean(0, keepdim=True) if x.ndim else x,
     lambda x: x.expand(4, 3) if x.shape in SHAPES[:5] else x, _product, lambda x: x.reshape(-1).reshape(x.shape),
 )  # fmt: skip

@@ -161,7 +161,10 @@ def test_the_verifier_finds_an_overlap() -> None:
         ([Buffer(64, (0, 1)), Buffer(64, (0, 1)), Buffer(64, (1, 2), over=(1, 0))], 128, [None, None, 1]),
         ([Buffer(64, (0, 1)), Buffer(64, (1, 2), over=(0,)), Buffer(64, (1, 2), over=(0,))], 128, [None, 0, None]),
         # a gap of the right size is preferred to a larger one
-        ([Buffer(640, (0, 4)), Buffer(320, (0, 1)), Buffer(256, (0, 4)), Buffer(64, (0, 1)), Buffer(64, (2, 3))], 1280, [None] * 5),
+        (
+            [Buffer(640, (0, 4)), Buffer(320, (0, 1)), Buffer(256, (0, 4)), Buffer(64, (0, 1)), Buffer(64, (2, 3))],
+            1280, [None] * 5,
+        ),
     ],
 )  # fmt: skip
 def test_small_plans(buffers: list[Buffer], size: int, in_place: list[int | None]) -> None:

@@ -30,8 +30,9 @@ def random_tasks(seed: int, number: int = 30, *, shared: bool = True) -> list[Ta
         firsts = random.integers(0, k, random.integers(0, 3)).tolist() if k else []
         width = int(random.choice([1, 1, 2, 8])) if shared else 1
         seconds = float(random.choice([0.0, 0.5, 1.0, 2.0, random.random()]))
-        sizes = random.integers(0, 100, 2).tolist()
-        tasks.append(Task(k, seconds, firsts, *sizes, threads=width, efficiency=float(random.choice([1.0, 0.6]))))
+        allocates, frees = random.integers(0, 100, 2).tolist()
+        efficiency = float(random.choice([1.0, 0.6]))
+        tasks.append(Task(k, seconds, firsts, allocates, frees, width, efficiency))
     order = random.permutation(number)
     return [tasks[k] for k in order]
 
@@ -46,8 +47,8 @@ def check(found: Schedule) -> None:
     assert found.makespan == max(found.end, default=0.0)
     assert found.makespan >= found.critical_seconds - 1e-9
     for resource in range(len(problem.resources)):
-        spans = sorted(span[2:] for span in found.spans if span.resource == resource)
-        assert all(first[1] <= second[0] + 1e-9 for first, second in itertools.pairwise(spans))
+        times = sorted((span.start, span.end) for span in found.spans if span.resource == resource)
+        assert all(first[1] <= second[0] + 1e-9 for first, second in itertools.pairwise(times))
     for task, given in enumerate(problem.tasks):
         spans = [span for span in found.spans if span.task == task]
         seconds = {span.resource: problem.costs[task].on(span.resource) for span in spans}
@@ -125,7 +126,10 @@ def test_the_longest_path_goes_first() -> None:
 
 @pytest.mark.parametrize(
     ("threads", "efficiency", "number", "makespan"),
-    [(1, 1.0, 4, 8.0), (2, 1.0, 4, 4.0), (4, 1.0, 4, 2.0), (9, 1.0, 4, 2.0), (2, 0.5, 4, 16 / 3), (4, 0.0, 4, 8.0), (4, 1.0, 1, 8.0)],
+    [
+        (1, 1.0, 4, 8.0), (2, 1.0, 4, 4.0), (4, 1.0, 4, 2.0), (9, 1.0, 4, 2.0), (2, 0.5, 4, 16 / 3), (4, 0.0, 4, 8.0),
+        (4, 1.0, 1, 8.0),
+    ],
 )  # fmt: skip
 def test_a_shared_task(threads: int, efficiency: float, number: int, makespan: float) -> None:
     for policy in POLICIES:
@@ -171,14 +175,14 @@ def test_peak_memory() -> None:
         Task("c", 1.0, ["a"], 40),
         Task("d", 1.0, ["b", "c"], 5, 60),
     ]
-    assert schedule(tasks, processors(1), "topological").peak_memory == {"cpu": 65 - 5}
+    assert schedule(tasks, processors(1), "topological").peak_memory == {"cpu": 65}
     assert schedule(tasks, processors(2)).peak_memory == {"cpu": 70}
 
 
 @pytest.mark.parametrize(
     ("tasks", "error", "match"),
     [
-        ([Task("a", 1, ["b"]), Task("b", 1, ["c"]), Task("c", 1, ["a"])], ValueError, "tasks wait for each other: a → b → c → a|a → c → b → a"),
+        ([Task("a", 1, ["b"]), Task("b", 1, ["c"]), Task("c", 1, ["a"])], ValueError, "wait for each other: a → c → b → a"),
         ([Task("a", 1, ["a"])], ValueError, "a → a"),
         ([Task("a", 1, ["x"])], ValueError, "task 'a' depends on 'x', which is none of the tasks"),
         ([Task("a", 1), Task("a", 1)], ValueError, "two tasks are called 'a'"),
@@ -270,14 +274,12 @@ def test_the_simulation_is_near_what_is_measured() -> None:
     before = threads.get_num_threads()
     threads.set_num_threads(1)
     try:
-        work = slow(0.0005)
-        rows = np.array(
-            [[kernels().addresses["slow"], 1 + k % 3, 1, work.ran.ctypes.data] for k in range(30)], np.int64
-        )
-        dependencies = [[k - 2] if k > 1 else [] for k in range(30)]
-        found = schedule([Task(k, 0.0005 * rows[k, 1], dependencies[k]) for k in range(30)], processors(1))
+        work = slow(0.0001)
+        rows = np.array([[kernels().addresses["slow"], 1 + k % 3, 1, work.ran.ctypes.data] for k in range(9)], np.int64)
+        dependencies = [[k - 2] if k > 1 else [] for k in range(9)]
+        found = schedule([Task(k, 0.0001 * rows[k, 1], dependencies[k]) for k in range(9)], processors(1))
         graph = TaskGraph(rows, dependencies, found.urgency)
-        runs = [Timeline.measured("best", [str(k) for k in range(30)], graph.timed()) for _ in range(30)]
+        runs = [Timeline.measured("best", [str(k) for k in range(9)], graph.timed()) for _ in range(300)]
     finally:
         threads.set_num_threads(before)
     best = min(runs, key=lambda run: run.makespan)
@@ -311,7 +313,7 @@ def test_a_measured_timeline() -> None:
 def test_a_chrome_trace(timeline: Timeline) -> None:
     events = json.loads(timeline.chrome_trace())["traceEvents"]
     complete = {event["name"]: (event["tid"], event["ts"], event["dur"]) for event in events if event["ph"] == "X"}
-    assert complete == {"b": (0, 0.0, 2e6), "a<1>": (1, 0.0, 1e6), "c": (1, 1e6, 1e6)}
+    assert complete == {"b": (1, 0.0, 2e6), "a<1>": (0, 0.0, 1e6), "c": (0, 1e6, 1e6)}
     names = [event["args"]["name"] for event in events if event["name"] == "thread_name"]
     assert names == ["cpu thread 0", "cpu thread 1", "cpu thread 2"]
 

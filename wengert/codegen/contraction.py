@@ -138,7 +138,7 @@ class Product:
         self.panels = self.b.alloca(ir.ArrayType(BYTE, TOGETHER * PANEL))
         self.panels.align = LINE
         one = Packing(self.module, self.dtype, self.how, self.tile.columns, self.tile.lanes)
-        self.pack = one.together(self.module, TOGETHER, PANEL)
+        self.pack = one.together(self.module, TOGETHER)
         self.edge = self._edge()
         self.full = {v: self._full(self.tile._replace(vectors=v)) for v in range(1, self.tile.vectors + 1)}
 
@@ -209,7 +209,7 @@ class Product:
         along, across, count = (slot(b, self.args, s) for s in (Slot.along, Slot.across, Slot.packed))
 
         def packed(b: Any) -> list[Any]:
-            b.call(self.pack, [source, self.panels, across, along, minus(b, far, j), count])
+            b.call(self.pack, [source, self.panels, across, along, minus(b, far, j), count, number(PANEL)])
             return [self.panels, number(PANEL)]
 
         as_it_is = [source, slot(b, self.args, Slot.right_panel)]

@@ -3,7 +3,7 @@
 A panel holds ``width`` rows of A (or columns of B): for each k in turn the ``width`` elements, one after the other. Those
 beyond the end of the matrix are of no meaning; a pair that k fills by half ends with a zero. Elements become what the
 microkernel reads: bfloat16 a float32, int8 an int16 beside its neighbour along k
-(:class:`wengert.codegen.microkernel.Arithmetic`). The range of the kernel is that of the panels, batch by batch.
+(:class:`wengert.codegen.microkernel.Arithmetic`). The range of the kernel is that of groups of panels, batch by batch.
 """
 
 from copy import copy
@@ -60,22 +60,26 @@ class PanelSlot(IntEnum):
     batch = auto()
 
 
-def emit_panels(dtype: str, how: Arithmetic, width: int, lanes: int, name: str = "panels") -> str:
-    """Return the LLVM IR of a kernel whose arguments are :class:`PanelSlot`."""
-    b, args, begin, end = kernel(name)
-    pack = Packing(b.module, dtype, how, width, lanes).function
-    across, along, bytes_of_panel, count, k, panels, table = (slot(b, args, s) for s in list(PanelSlot)[:7])
+def emit_panels(dtype: str, how: Arithmetic, width: int, lanes: int, name: str = "panels", *, together: int = 1) -> str:
+    """Return the LLVM IR of a kernel whose arguments are :class:`PanelSlot`.
 
-    def panel(b: Any, index: Any, _: Any) -> None:
-        batch, place = b.udiv(index, panels), b.urem(index, panels)
+    Panels are packed ``together`` at a time where rows of them are rows in memory: the range, and ``panels``, count
+    such groups, the last of which may be smaller.
+    """
+    b, args, begin, end = kernel(name)
+    pack = Packing(b.module, dtype, how, width, lanes).together(b.module, together)
+    across, along, bytes_of_panel, count, k, groups, table = (slot(b, args, s) for s in list(PanelSlot)[:7])
+
+    def group(b: Any, index: Any, _: Any) -> None:
+        batch, place = b.udiv(index, groups), times(b, b.urem(index, groups), together)
         entry = at(b, b.inttoptr(table, POINTER), times(b, batch, 16))
         entry = b.select(b.icmp_signed("==", table, number(0)), at(b, args, 8 * PanelSlot.batch), entry)
         first = times(b, place, width)
         source = at(b, slot(b, entry, 0, POINTER), times(b, first, across))
         target = at(b, slot(b, entry, 1, POINTER), times(b, place, bytes_of_panel))
-        b.call(pack, [source, target, across, along, minus(b, count, first), k])
+        b.call(pack, [source, target, across, along, minus(b, count, first), k, bytes_of_panel])
 
-    loop(b, begin, end, panel)
+    loop(b, begin, end, group)
     return finish(b)
 
 
@@ -98,10 +102,15 @@ class Packing:
         b.ret_void()
         self.function = b.function
 
-    def together(self, module: Any, panels: int, apart: int) -> Any:
-        """Emit the function that packs up to some panels, side by side if rows of them are rows in memory."""
-        arguments = [POINTER, POINTER, *[I64] * 4]
-        b, (source, target, across, along, count, k) = function(module, "together", VOID, arguments, internal=True)
+    def together(self, module: Any, panels: int) -> Any:
+        """Emit the function that packs up to some panels, side by side if rows of them are rows in memory.
+
+        Its last argument is how many bytes the panels are apart.
+        """
+        arguments = [POINTER, POINTER, *[I64] * 5]
+        b, (source, target, across, along, count, k, apart) = function(
+            module, "together", VOID, arguments, internal=True
+        )
         here = copy(self)
         here.source, here.target, here.along = source, target, along
         beside = b.icmp_signed("==", across, number(self.size))
@@ -131,7 +140,7 @@ class Packing:
             whole = b.icmp_signed("==", self.filled, number(self.width))
             with b.if_else(whole) as (all_there, some):
                 with all_there:
-                    loop(b, 0, full, lambda b, i, _: self._row(b, i, 1, 0))
+                    loop(b, 0, full, lambda b, i, _: self._row(b, i, 1))
                 with some:
                     loop(b, 0, full, self._short_row)
             return [full]
@@ -154,7 +163,7 @@ class Packing:
 
     # ---- neighbours across are neighbours in memory
 
-    def _row(self, b: Any, i: Any, panels: int, apart: int) -> None:
+    def _row(self, b: Any, i: Any, panels: int, apart: Any = 0) -> None:
         """Emit one step along of some panels."""
         line, out = at(b, self.source, times(b, times(b, i, self.how.group), self.along)), self._place(b, i)
         for offset in range(0, panels * self.width * self.size, LINE):
@@ -162,7 +171,7 @@ class Packing:
         lanes = min(self.lanes, self.width)
         for start in range(0, panels * self.width, lanes):
             panel, within = divmod(start, self.width)
-            write(b, self._vector(b, line, start, lanes), at(b, out, panel * apart + within * self.how.size))
+            write(b, self._vector(b, line, start, lanes), at(b, out, times(b, panel, apart), within * self.how.size))
 
     def _short_row(self, b: Any, i: Any, _: Any) -> None:
         """Emit one step along of a panel that is narrower: vectors as far as there are whole ones, then elements."""

@@ -32,16 +32,31 @@ class Compiled:
         self.programs: dict[Any, list[Program]] = {}
         self.retraces: list[str] = []
         self._given_up = False
+        self._latest: tuple[Any, list[Program]] = (None, [])
+        self._plain: dict[int, Any] = {}
+
+    def _flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Sequence[Any], Any]:
+        """Return the leaves of the arguments, and their structure, which for tensors alone is known by their number."""
+        if not kwargs and all(type(a) is Tensor for a in args):
+            structure = self._plain.get(len(args))
+            if structure is None:
+                structure = self._plain[len(args)] = tree.structure((args, kwargs))
+            return args, structure
+        return tree.flatten((args, kwargs))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         state = thread.state
         if state.levels or self._given_up:
             return self.function(*args, **kwargs)
-        leaves, structure = tree.flatten((args, kwargs))
-        if any(isinstance(leaf, Tensor) and isinstance(leaf._payload, Payload) for leaf in leaves):
-            return self.function(*args, **kwargs)
+        leaves, structure = self._flat(args, kwargs)
         key = (structure, _forms(leaves), state.grad, state.inference, settings.default_dtype)
-        known = self.programs.get(key, ())
+        if key == self._latest[0]:
+            known = self._latest[1]
+        else:
+            if any(isinstance(leaf, Tensor) and isinstance(leaf._payload, Payload) for leaf in leaves):
+                return self.function(*args, **kwargs)
+            known = self.programs.setdefault(key, [])
+            self._latest = key, known
         why = ""
         for program in known:
             broken = program.guards.broken(leaves)
@@ -102,7 +117,7 @@ class Compiled:
         program.prepare(self.backend, leaves)
         if why:
             self.retraces.append(why)
-        self.programs.setdefault(key, []).insert(0, program)
+        self.programs[key].insert(0, program)
         return self._run(key, program, leaves, structure)
 
     def _give_up(self, leaves: Sequence[Any], structure: Any, why: str) -> Any:

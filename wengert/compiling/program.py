@@ -46,7 +46,7 @@ class Program:
 
     Attributes:
         graph: what is computed. sources: of its inputs, in order (None for host inputs). guards: when it may be used.
-        hosts: what Python does first; effects: what it does when the graph has run. results: of the function's tensors, and ``structure`` of what it returns.
+        hosts: what Python does first; places: which inputs its numbers begin at; effects: what it does when the graph has run. results: of the function's tensors, and ``structure`` of what it returns.
         writes, gradients: sources, and which of the graph's results becomes their memory, or their ``.grad``.
         run: computes the values from the arrays of the inputs, where no plan does.
     """
@@ -56,6 +56,7 @@ class Program:
         self.sources: list[Source | None] = []
         self.guards = Guards()
         self.hosts: list[Any] = []
+        self.places: list[int] = []
         self.results: list[Result] = []
         self.structure: Any = None
         self.writes: list[tuple[Source, int]] = []
@@ -82,15 +83,11 @@ class Program:
 
     def compute(self, leaves: Sequence[Any]) -> list[Any]:
         """Run the graph on the leaves of a call's arguments."""
-        numbers: dict[Value, Any] = {}
-        for host in self.hosts:
+        arrays = [None if source is None else source.tensor(leaves)._payload for source in self.sources]
+        for host, first in zip(self.hosts, self.places, strict=True):
             found = host.do()
-            for value, number in zip(host.values, found if host.values else (), strict=True):
-                numbers[value] = np.asarray(number, value.spec.dtype.numpy)
-        arrays = [
-            numbers[value] if source is None else source.tensor(leaves)._payload
-            for value, source in zip(self.graph.inputs, self.sources, strict=True)
-        ]
+            if host.values:
+                arrays[first : first + len(found)] = found
         return self.run(arrays) if self.plan is None else self._planned(arrays)
 
     def prepare(self, backend: str, leaves: Sequence[Any]) -> None:
@@ -101,7 +98,7 @@ class Program:
             self._build([s.tensor(leaves)._payload if isinstance(s, Held) else None for s in self.sources])
 
     def _evaluated(self, arrays: Sequence[Any]) -> list[Any]:
-        found = evaluate(self.graph, arrays)
+        found = evaluate(self.graph, [np.asarray(a, v.spec.dtype.numpy) for a, v in zip(arrays, self.graph.inputs, strict=True)])
         return [found[value] for value in self.graph.results]
 
     def runner(self, graph: Graph) -> Runner:
@@ -110,10 +107,11 @@ class Program:
             return lambda arrays: [found[v] for found in [evaluate(graph, arrays)] for v in graph.results]
         return Plan(optimise(graph, kinds=KINDS), [None] * len(graph.inputs))
 
-    def _build(self, bound: list[Any]) -> None:
+    def _build(self, bound: list[Any]) -> Plan:
         if self.optimised is None:
             self.optimised = optimise(self.graph, kinds=KINDS)
         self.plan = Plan(self.optimised, bound, in_place=not self.decisions)
+        return self.plan
 
     def scramble(self) -> None:
         """Overwrite what the last call left in the memory of the plan, which no call may look at: for tests."""
@@ -124,11 +122,8 @@ class Program:
         """Run the plan; it is made anew where a tensor that the function holds got other memory."""
         plan = self.plan
         assert plan is not None
-        for array, bound in zip(arrays, plan.bound, strict=True):
-            if bound is not None and array is not bound:
-                bound = [None if b is None else a for a, b in zip(arrays, plan.bound, strict=True)]
-                self._build(bound)
-                return self.plan(arrays)  # type: ignore[misc]
+        if not plan.fits(arrays):
+            plan = self._build([None if b is None else a for a, b in zip(arrays, plan.bound, strict=True)])
         return plan(arrays)
 
     def called(self, leaves: Sequence[Any]) -> dict[int, Any]:
@@ -145,7 +140,8 @@ class Program:
             array = found[position]
             if array is not tensor._payload:
                 np.copyto(tensor._payload, array)
-            version_of(tensor).bump("a compiled function", place)
+            cell = tensor._cell or version_of(tensor)
+            cell.bump_again("a compiled function", place)
         for source, given in self.gradients:
             source.tensor(leaves)._grad = None if given is None else from_array(found[given])
         made = [self._made(r, found, leaves, recorded) for r in self.results]
@@ -202,6 +198,7 @@ def _program(level: Capture, leaves: Sequence[Any], returned: Any) -> Program:
         graph.writes.append((by_source[id(tensor)], value))
     program.sources = [finder.source(level.sources[v]) if v in level.sources else None for v in graph.inputs]
     program.hosts, program.effects = _hosts(level)
+    program.places = [graph.inputs.index(host.values[0]) if host.values else 0 for host in program.hosts]
     guards = program.guards
     guards.forms = [(s, form_of(level.original(s.tensor(leaves)))) for s in program.sources if isinstance(s, Held)]
     guards.grads = [(finder.source(t), before is not None) for t, before in level.grads.values()]

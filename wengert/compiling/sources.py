@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from wengert.core.structure import structure
-from wengert.core.tensor import Tensor
 
 __all__ = ["Argument", "Gradient", "Guards", "Held", "Source"]
 
@@ -74,27 +73,32 @@ class Guards:
     """What must hold for a graph to be right, asked at each call.
 
     Attributes:
-        forms: of each source that is no argument. grads: sources and whether they had a gradient. questions: to Python
+        forms: of the tensors that the function holds itself. grads: sources and whether they had a gradient. questions: to Python
             objects, with answers. modules: snapshots of modules, asked only if any module of the process has changed.
     """
 
     def __init__(self) -> None:
-        self.forms: list[tuple[Source, tuple[Any, ...]]] = []
+        self.forms: list[tuple[Held, tuple[Any, ...]]] = []
         self.grads: list[tuple[Source, bool]] = []
         self.questions: list[tuple[Callable[[], Any], Any, str]] = []
         self.modules: list[tuple[Callable[[], Any], Any, str]] = []
         self._changes = structure.changes
-        self._arrays: list[Any] = []
+        self._seen: list[tuple[Any, Any, Any]] = []
 
     def broken(self, leaves: Sequence[Any]) -> str | None:
         """Return the first thing that no longer holds, in words; None if all does."""
         for source, present in self.grads:
             if (source.tensor(leaves)._grad is not None) is not present:
                 return f".grad of {source!r} is {'None' if present else 'no longer None'}"
-        for source, form in self.forms:
-            tensor = source.tensor(leaves)
-            if not isinstance(tensor, Tensor) or form_of(tensor) != form:
-                return f"{source!r} has another shape, dtype, layout or requires_grad"
+        for tensor, array, node in self._seen:
+            if tensor._payload is not array or tensor._node is not node:
+                self._seen = []
+                break
+        if not self._seen:
+            for source, form in self.forms:
+                if form_of(source.held) != form:
+                    return f"{source!r} has another shape, dtype, layout or requires_grad"
+            self._seen = [(s.held, s.held._payload, s.held._node) for s, _ in self.forms]
         for ask, answer, name in self.questions:
             if ask() != answer:
                 return f"{name} has changed"

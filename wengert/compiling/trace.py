@@ -1,5 +1,6 @@
 """``wengert.trace``: a function as a graph that can be read, checked, changed, run and saved."""
 
+import copy
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from wengert import tree
+from wengert.compiling.decisions import Decision, Different
 from wengert.compiling.program import Program, Result, capture
 from wengert.compiling.sources import Argument, Gradient, Held, Source
 from wengert.core.interpret import Payload
+from wengert.core.place import describe
 from wengert.core.registry import ops
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array
@@ -33,12 +36,13 @@ def trace(target: Any) -> Any:
     diagonal, as ``torch.trace`` does.
 
     The arguments are nested containers of tensors and other values. Only tensors are inputs of the graph; other values stand in
-    it as they are, and the branches that Python took. Tensors that the function holds are inputs, too; what it writes into
+    it as they are. Where Python asks for a value of a tensor, the graph is of the way that was taken, and evaluating it on
+    tensors that would take another one is an error. Tensors that the function holds are inputs, too; what it writes into
     them or into arguments, and into ``.grad``, it does when the program is evaluated.
 
     Raises:
-        TransformError: from the call, if the function needs values of tensors or does something else that no graph can say; and
-            what the function itself raises.
+        TransformError: from the call, if the function needs many values of a tensor or does something else that no graph can
+            say; and what the function itself raises.
 
     Example:
         >>> import wengert as wg
@@ -113,6 +117,7 @@ class TracedProgram:
 
     def __init__(self, program: Program, structure: Any, forms: list[_Form], name: str) -> None:
         self.name, self._program, self._structure, self._forms = name, program, structure, forms
+        program.outward = None  # results have no history
         program.prepare("reference", ())
 
     @property
@@ -154,7 +159,14 @@ class TracedProgram:
         broken = self._program.guards.broken(leaves)
         if broken is not None:
             raise TransformError(f"{self.name}: {broken} since it was traced; trace it again")
-        return self._program.finish(self._program.compute(leaves), leaves, {})
+        try:
+            return self._program(leaves)
+        except Different as way:
+            asked = self._program.decisions[way.number]
+            raise TransformError(
+                f"{self.name}: what {describe(asked.place)} asks for was {asked.answer} when it was traced, and is "
+                f"{way.answer} now; the graph is of the way that was taken then: trace it again"
+            ) from None
 
     def _check_identities(self, leaves: Sequence[Any]) -> None:
         """Refuse tensors that are one where they were two, or share memory that is written."""
@@ -205,10 +217,9 @@ class TracedProgram:
 
 def _with_graph(old: Program, graph: Graph) -> Program:
     """Return a program with another graph, whose outputs and writes stand in the same order."""
-    new, inputs = Program(graph), dict(zip(old.graph.inputs, graph.inputs, strict=True))
-    new.sources, new.guards, new.structure, new.results = old.sources, old.guards, old.structure, old.results
+    new, inputs = copy.copy(old), dict(zip(old.graph.inputs, graph.inputs, strict=True))
+    new.graph = graph
     new.hosts = [Host(h.do, tuple(inputs[v] for v in h.values)) for h in old.hosts]
-    new.writes, new.gradients = old.writes, old.gradients
     return new
 
 
@@ -245,8 +256,10 @@ class _Saving:
 
     def content(self, structure: Any, forms: list[_Form], name: str) -> Content:
         program = self.program
-        if program.hosts:
-            raise GraphError(f"{name} asks Python for numbers at each call (an optimiser does), which no file can hold")
+        if program.hosts or program.effects:
+            raise GraphError(
+                f"{name} calls Python at each call (for an optimiser or a scheduler), which no file can hold"
+            )
         content = packed(program.graph)
         told = {
             "name": name,
@@ -257,9 +270,12 @@ class _Saving:
             "results": [self.result(r) for r in program.results],
             "writes": [[self.source(s), at] for s, at in program.writes],
             "gradients": [[self.source(s), at] for s, at in program.gradients],
+            "decisions": [[d.position, describe(d.place)] for d in program.decisions],
             "guards": [[self.source(s), present] for s, present in program.guards.grads],
         }
         content.texts["program"] = json.dumps(told)
+        for i, decision in enumerate(program.decisions):
+            content.arrays[f"decision.{i}"] = decision.answer
         for i, tensor in enumerate(self.held):
             content.arrays[f"held.{i}"] = tensor._payload
             if tensor._grad is not None:
@@ -318,12 +334,11 @@ def load_traced(path: Path) -> TracedProgram:
         FileNotFoundError: if there is no such file. GraphError: if it is damaged, or holds a graph alone.
     """
     content = read(path)
-    held = {name: from_array(array) for name, array in content.arrays.items() if name.startswith("held.")}
-    graph = parse(content.texts["graph"], {k: a for k, a in content.arrays.items() if k not in held})
+    graph = parse(content.texts["graph"], content.arrays)
     if "program" not in content.texts:
         raise GraphError(f"{path} holds a graph alone; wengert.graph.files.load() reads it")
     try:
-        return _Loading(graph, held).traced(json.loads(content.texts["program"]))
+        return _Loading(graph, content.arrays).traced(json.loads(content.texts["program"]))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise GraphError(f"{path} holds no program that goes with its graph: {error!r}") from error
 
@@ -331,11 +346,12 @@ def load_traced(path: Path) -> TracedProgram:
 class _Loading:
     """Turns what a file holds into a program."""
 
-    def __init__(self, graph: Graph, held: dict[str, Any]) -> None:
-        self.program, self.held = Program(graph), held
-        for name, tensor in held.items():
+    def __init__(self, graph: Graph, arrays: dict[str, Any]) -> None:
+        self.program, self.arrays = Program(graph), arrays
+        self.held = {name: from_array(array) for name, array in arrays.items() if name.startswith("held.")}
+        for name, tensor in self.held.items():
             if name.endswith(".grad"):
-                held[name.removesuffix(".grad")]._grad = tensor
+                self.held[name.removesuffix(".grad")]._grad = tensor
 
     def traced(self, told: Any) -> TracedProgram:
         program, graph = self.program, self.program.graph
@@ -345,6 +361,10 @@ class _Loading:
         program.results = [self.result(r) for r in told["results"]]
         program.writes = [(self.source(s), self.position(at)) for s, at in told["writes"]]
         program.gradients = [(self.source(s), None if at is None else self.position(at)) for s, at in told["gradients"]]
+        program.decisions = [
+            Decision(self.position(at), self.arrays[f"decision.{i}"], place)
+            for i, (at, place) in enumerate(told["decisions"])
+        ]
         program.guards.grads = [(self.source(s), bool(present)) for s, present in told["guards"]]
         counts = (arguments.count, program.structure.count, len(graph.inputs))
         if counts != (len(forms), len(program.results), len(program.sources)):

@@ -37,6 +37,11 @@ class Version:
         self.count += 1
         self.writes = (*self.writes[1 - self.KEPT :], (self.count, name, place))
 
+    def bump_again(self, name: str, place: Place) -> None:
+        """Note one more write by what wrote last: only the latest of such writes is remembered."""
+        self.count += 1
+        self.writes = ((self.count, name, place),)
+
     def first_write_after(self, seen: int) -> str:
         """Describe the first remembered write after version ``seen``."""
         for number, name, place in self.writes:
@@ -60,6 +65,8 @@ class InferenceVersion:
 
     def bump(self, name: str, place: Place) -> None:
         """Writes inside inference mode are not counted."""
+
+    bump_again = bump
 
 
 class Extra:

@@ -177,7 +177,9 @@ def _depth(access: Access, loop: Loop) -> int | None:
 
 def _apart(a: Access, b: Access, loop: Loop, written: set[str], back: Loop | None) -> bool:
     """Whether different iterations of a loop make two accesses to different elements."""
-    return apart_in_order(a, b, loop, written, back) and (a.place == b.place or apart_in_order(b, a, loop, written, back))
+    return apart_in_order(a, b, loop, written, back) and (
+        a.place == b.place or apart_in_order(b, a, loop, written, back)
+    )
 
 
 def apart_in_order(a: Access, b: Access, loop: Loop, written: set[str], back: Loop | None = None) -> bool:

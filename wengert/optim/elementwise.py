@@ -149,7 +149,7 @@ class _Numbers:
         self.owner, self.group, self.state, self.counters = owner, group, state, counters
 
     def __call__(self) -> tuple[float, ...]:
-        steps = {counter.numpy().item() for counter in self.counters} or {1.0}
+        steps = {counter._payload.item() for counter in self.counters} or {1.0}
         if len(steps) > 1:
             raise RuntimeError("parameters that were compiled as having made equally many steps no longer have")
         return (*_common(self.group), *self.owner.numbers(self.group, self.state, steps.pop() + 1.0))

@@ -25,7 +25,7 @@ def fuse_products(graph: Graph) -> Graph:
         if not isinstance(node.op, Op) or node.op.name not in PRODUCTS or node.results[0].dtype.category != FLOAT:
             continue
         chain = _Chain(node)
-        while chain.last not in kept and len(users := uses.get(chain.last, ())) == 1:
+        while chain.last not in kept and len(users := uses.get(chain.last, [])) == 1:
             if users[0] in taken or not chain.takes(users[0]):
                 break
         if len(chain.nodes) > 1:

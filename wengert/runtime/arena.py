@@ -10,7 +10,7 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,8 +70,8 @@ class Arena:
         """Return sizes and lifetimes as text: a line for each of the ``most`` largest buffers, time to the right."""
         taken = sum(other is not None for other in self.in_place)
         lines = [
-            f"arena {self.size:,} bytes for {len(self.buffers)} buffers of {self.total:,}; at least {self.lower_bound:,} are needed; "
-            f"{taken} in place"
+            f"arena {self.size:,} bytes for {len(self.buffers)} buffers of {self.total:,}; at least {self.lower_bound:,} "
+            f"are needed; {taken} in place"
         ]
         steps = 1 + max((last for _, last in self.lives), default=0)
         for k in sorted(range(len(self.buffers)), key=lambda k: -self.buffers[k].size)[:most]:

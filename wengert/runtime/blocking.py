@@ -11,7 +11,7 @@ from wengert.codegen.microkernel import Tile
 
 __all__ = ["Blocks", "Problem", "cut", "fitting", "parts"]
 
-FIRST_CACHE: Final = PANEL * 2 // 3  # bytes of a panel of B, about
+FIRST_CACHE: Final = PANEL // 2  # bytes of a panel of B, about: rows of A and of the result need room beside it
 IN_PLACE: Final = 16 * 1024  # bytes of B that is not worth packing
 REUSED: Final = 2  # tiles that read a panel of B, above which it is
 LEFT: Final = 3 * 512 * 1024  # bytes of a block of A
@@ -38,10 +38,14 @@ class Problem(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """Whether A and B are packed, how much of k is taken at a time, and the rows and columns of a block."""
+    """Whether A and B are packed, how much of k is taken at a time, and the rows and columns of a block.
+
+    ``share_right`` says that B is packed before all blocks, and not by each just before it is used.
+    """
 
     pack_left: bool
     pack_right: bool
+    share_right: bool
     k: int
     rows: int
     columns: int
@@ -81,7 +85,9 @@ def cut(problem: Problem, tile: Tile, unit: int, threads: int, *, masks: bool, d
     )
     rows = _rounded(min(problem.rows, max(tile.rows, LEFT // (depth * unit))), tile.rows)
     columns = _rounded(min(problem.columns, WIDE) if problem.rows > 1 else problem.columns, tile.columns)
-    return Blocks(pack_left, pack_right, depth, *_shared(problem, tile, rows, columns, threads, pack_right))
+    rows, columns = _shared(problem, tile, rows, columns, threads, pack_right)
+    share_right = pack_right and rows < problem.rows and depth * problem.columns * unit <= WORKSPACE
+    return Blocks(pack_left, pack_right, share_right, depth, rows, columns)
 
 
 def _shared(problem: Problem, tile: Tile, rows: int, columns: int, threads: int, packed: bool) -> tuple[int, int]:

@@ -36,7 +36,7 @@ from wengert.runtime.arranging import (
     strides_of,
     three,
 )  # fmt: skip
-from wengert.runtime.calls import Kernels, dtype_name, kernels, or_numpy
+from wengert.runtime.calls import Absent, Kernels, dtype_name, kernels, or_numpy
 from wengert.runtime.contraction import matmul
 from wengert.runtime.convolution_tiles import block, fitting, gradient_tile, sums_tile
 from wengert.runtime.eager import kernel
@@ -229,13 +229,16 @@ class Phase(NamedTuple):
     reads: Sizes
 
 
+PHASES = 256  # parts of an input with gradients of their own, past which a stride is not worth a kernel
+
+
 def phases(size: int, kernel: int, stride: int, padding: int, dilation: int) -> list[Phase]:
     """Return the phases of a dimension.
 
     Element a * stride + phase - padding is read by window a + (phase - tap * dilation) / stride.
     """
     found = []
-    for phase in range(stride):
+    for phase in sorted((first + padding) % stride for first in range(min(size, stride))):
         a = -(-(padding - phase) // stride)
         first = a * stride + phase - padding
         taps = [t for t in reversed(range(kernel)) if (phase - t * dilation) % stride == 0]  # reads rise
@@ -258,6 +261,8 @@ def input_gradient(this: Problem, size: Sizes, threads: int) -> Convolution:
     count, (outputs, inputs, *_) = this.shape[0], this.weight
     part, unit, taps = outputs // this.groups, this.dtype.itemsize, three(this.weight[2:])
     given = zip(three(size), taps, three(this.stride), three(this.padding, 0), three(this.dilation), strict=True)
+    if math.prod(min(n, s) for n, s in zip(three(size), three(this.stride), strict=True)) > PHASES:
+        raise Absent
     found = [phases(*each) for each in given]
     deep, high, wide = (_covering(n, each) for n, each in zip(this.shape[2:], found, strict=True))
     images = Images(this.shape, this.strides, (deep, high, wide), this.dtype)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from wengert.codegen import task_graph, task_loop, worker_loop
+from wengert.codegen import task_graph, task_loop, task_steps, worker_loop
 from wengert.codegen.cache import library
 from wengert.codegen.target import host
 from wengert.runtime.threads import get_num_threads
@@ -163,8 +163,8 @@ class TaskGraph:
     Args:
         rows: a table, see :class:`Table`; here it is copied.
         dependencies: for each task the numbers of those that must have ended before it begins.
-        urgency: all tasks, the most urgent first (the ``order`` of a :class:`wengert.runtime.scheduler.Schedule`); by
-            default the lowest number first.
+        urgency: all tasks, the most urgent first, as :class:`wengert.runtime.scheduler.Schedule` has them; by default the
+            lowest number first.
 
     Raises:
         TypeError, ValueError: if the table is none, a task depends on one that does not exist or on itself by some
@@ -205,7 +205,7 @@ class TaskGraph:
 
     def timed(self) -> Integers:
         """Run all tasks; return when each began and ended, in nanoseconds, and in which seat, shape (tasks, 3)."""
-        times = np.zeros((self._count, task_graph.TIMED), np.int64)
+        times = np.zeros((self._count, task_steps.TIMED), np.int64)
         self._run(_address(times))
         found = np.empty_like(times)
         found[self._order] = times
@@ -213,12 +213,12 @@ class TaskGraph:
 
     def _run(self, times: int) -> None:
         beginning = self._beginning(get_num_threads())
-        memory = np.empty(len(beginning) + task_graph.LINE, np.int64)
+        memory = np.empty(len(beginning) + task_steps.LINE, np.int64)
         place = _address(memory)
-        skipped = -place // 8 % task_graph.LINE
+        skipped = -place // 8 % task_steps.LINE
         state = memory[skipped : skipped + len(beginning)]
         state[:] = beginning
-        state[task_graph.STATE["TIMES"]] = times
+        state[task_steps.STATE["TIMES"]] = times
         address, parallel_for = ctypes.c_void_p(place + 8 * skipped), ctypes.c_void_p(self._native.parallel_for)
         while left := self._native.graph(start_workers().address, address, parallel_for):
             if left != task_loop.PAUSED:
@@ -228,14 +228,14 @@ class TaskGraph:
         """Return the memory of a run as it is when nothing has run yet."""
         found = self._beginnings.get(seats)
         if found is None:
-            pairs, ready = -(-self._count // 64), task_graph.SLOTS + task_graph.LINE * seats
+            pairs, ready = -(-self._count // 64), task_steps.SLOTS + task_steps.LINE * seats
             words = {
                 "TABLE": _address(self._rows), "STARTS": _address(self._starts), "SUCCESSORS": _address(self._successors),
                 "SEATS": seats, "READY": ready, "PAIRS": pairs, "STEPS": ready + 2 * pairs, "LEFT": self._count,
             }  # fmt: skip
             found = np.concatenate([np.zeros(ready, np.int64), self._tasks])
             for name, value in words.items():
-                found[task_graph.STATE[name]] = value
+                found[task_steps.STATE[name]] = value
             self._beginnings = {seats: found}
         return found
 

@@ -129,7 +129,9 @@ class Launcher:
         if active[0] and (recording := current()) is not None:
             checked = (0,) if self.checks else ()
             keep(self._library)
-            recording.launch(_packer(len(slots) + len(checked))(self.address, count, grain, *slots, *checked), self.checks)
+            recording.launch(
+                _packer(len(slots) + len(checked))(self.address, count, grain, *slots, *checked), self.checks
+            )
         elif _watchers:
             self._timed(slots, count, grain)
         elif not self.checks:

@@ -82,6 +82,8 @@ class Plan:
             held = empty(value.shape, value.dtype.numpy) if array is None else array
             self.arrays[value] = held
             self.buffers.append(held)
+        self._changing = [(i, self.buffers[i]) for i, array in enumerate(bound) if array is None]
+        self._fixed = [(i, array) for i, array in enumerate(bound) if array is not None]
         self.steps: list[Any] = []
         self._own: list[Any] = []
         self._build(self._in_place() if in_place else {})
@@ -152,12 +154,17 @@ class Plan:
             node.inputs[0] for node in self.graph.nodes if getattr(node.op, "view", False) and node.inputs
         }  # fmt: skip
 
+    def fits(self, arrays: Sequence[Any]) -> bool:
+        """Whether the arrays that are to be the same at every call still are."""
+        return all(arrays[i] is array for i, array in self._fixed)
+
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
-        """Run on the arrays of the inputs, and return those of the outputs, then those of what is to be written."""
-        for held, array, bound in zip(self.buffers, arrays, self.bound, strict=True):
-            if array is not held:
-                assert bound is None
-                np.copyto(held, array)
+        """Run on the arrays of the inputs, and return those of the outputs, then those of what is to be written.
+
+        Inputs of no dimensions may come as numbers.
+        """
+        for place, held in self._changing:
+            held[...] = arrays[place]
         for step in self.steps:
             step()
         held, moved = self.arrays, self._moved

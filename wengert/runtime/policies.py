@@ -30,7 +30,7 @@ class Policy:
     one_by_one: ClassVar[bool] = False
 
     def urgencies(self, problem: Problem) -> Sequence[float]:
-        """Return a number for each task: of the ready ones, that with the greatest goes first; of equal ones, the first given."""
+        """Return a number for each task: the greatest of the ready ones goes first; of equal ones, the first given."""
         raise NotImplementedError(f"{type(self).__name__} must say how urgent tasks are: define urgencies(problem)")
 
 

@@ -35,6 +35,7 @@ __all__ = ["Call", "Plan", "address"]
 
 DATA: Final = object.__basicsize__  # where NumPy's array object has its data pointer: after the header of every object
 HEADER: Final = 24  # bytes that :func:`launch` takes before the slots
+RUN: Final = 128  # bytes of a row, two lines of the cache, whose panels are packed together
 TINY: Final = 200_000  # multiplications: some microseconds
 SMALL: Final = 1 << 15  # bytes of a result that NumPy allocates as fast as the pool
 _NUMBER: Final = {"f32": "f4x", "f64": "d", "i32": "q"}  # struct's format of a slot with a number
@@ -71,9 +72,10 @@ class Kernels:
             return emit_combination(self.how, self.tile, self.epilogue)
         return emit_product(self.dtype, self.how, self.tile, self.epilogue)
 
-    def panels(self, width: int) -> int:
-        """Return the address of the kernel that packs panels of a width."""
-        return int(_panels(self.dtype, width).addresses["panels"])
+    def panels(self, width: int) -> tuple[int, int]:
+        """Return the address of the kernel that packs panels of a width, and how many it packs together."""
+        together = max(2, RUN // (width * size_of(self.dtype)))
+        return int(_panels(self.dtype, width, together).addresses["panels"]), together
 
 
 @cache
@@ -111,12 +113,11 @@ def kind_of(call: "Call") -> str:
 
 
 @cache
-def _panels(dtype: str, width: int) -> Any:
+def _panels(dtype: str, width: int, together: int) -> Any:
     how = arithmetic(dtype, host(), packed=True)
     lanes = tile_of(how, host()).lanes
-    return library(
-        f"panels {dtype} {how} {width} {lanes}", ["panels"], lambda: emit_panels(dtype, how, width, lanes), direct=True
-    )
+    key = f"panels {dtype} {how} {width} {lanes} {together}"
+    return library(key, ["panels"], lambda: emit_panels(dtype, how, width, lanes, together=together), direct=True)
 
 
 class Call(NamedTuple):
@@ -255,94 +256,86 @@ class _Builder:
             kernels.epilogue.dtype != kernels.how.total or call.addend is not None
         )
         each = (
-            self.problem.rows * self.problem.columns * total * self.partial + self.height * row * self.blocks.pack_left
+            self.problem.rows * self.problem.columns * total * self.partial
+            + self.height * row * self.blocks.pack_left
+            + self.problem.columns * row * self.blocks.share_right
         )
         self.batches = max(1, WORKSPACE // each) if each else self.problem.batches
-        self.workspace = 64
+        self.workspace, self.used = 64, 0
 
-    def _reserve(self, count: int, size: int, start: int) -> NDArray[np.int64]:
-        """Return offsets in the workspace, from ``start`` on, for some matrices."""
-        size = parts(size, 64) * 64
-        self.workspace = max(self.workspace, start + count * size)
+    def _reserve(self, count: int, size: int) -> NDArray[np.int64]:
+        """Return offsets in the workspace for some matrices; whoever sets ``used`` back gives their room to others."""
+        start, size = self.used, parts(size, 64) * 64
+        self.used += count * size
+        self.workspace = max(self.workspace, self.used)
         return start + np.arange(count) * size
 
     def steps(self) -> Iterator[Step]:
         """Yield the steps, in the order in which they must run."""
         problem = self.problem
         for start in range(0, problem.batches, self.batches):
+            self.used = 0
             yield from self._some(slice(start, min(start + self.batches, problem.batches)))
 
     def _some(self, some: slice) -> Iterator[Step]:
         """Yield the steps for some batches: all parts of k, one after the other."""
         problem, blocks, call = self.problem, self.blocks, self.call
-        partial, partial_row, base, used = self.out[some], call.out.strides[-2], Base.OUT, 0
+        partial, partial_row, base = self.out[some], call.out.strides[-2], Base.OUT
         if self.partial:  # the result holds no sums: it is of another dtype, or still the addend
             partial_row = problem.columns * size_of(self.kernels.how.total)
-            partial, base = self._reserve(some.stop - some.start, problem.rows * partial_row, 0), Base.WORK
-            used = self.workspace
+            partial, base = self._reserve(some.stop - some.start, problem.rows * partial_row), Base.WORK
+        kept = self.used
         for k in range(0, max(problem.k, 1), blocks.k):
+            self.used = kept
             depth = min(blocks.k, problem.k - k)
-            right = self._right(some, k, depth)
+            right, packing = self._right(some, k, depth)
+            yield from packing
+            packed = self.used
             for row in range(0, problem.rows, self.height):
+                self.used = packed
                 rows = min(self.height, problem.rows - row)
-                left, packing = self._left(some, row, rows, k, depth, used)
+                left, packing = self._left(some, row, rows, k, depth)
                 yield from packing
                 sums = Operand(partial + row * partial_row, base, (partial_row,))
                 yield self._product(
                     some, row, (rows, problem.columns, depth), (k == 0, k + depth >= problem.k), left, right, sums
                 )
 
-    def _left(self, some: slice, row: int, rows: int, k: int, depth: int, start: int) -> tuple[Operand, list[Step]]:
+    def _left(self, some: slice, row: int, rows: int, k: int, depth: int) -> tuple[Operand, list[Step]]:
         """Return how rows of A are read, and the step that packs them if they are packed."""
         down, along = self.problem.left
         offsets = self.left[some] + (row * down + k * along)
         if not self.blocks.pack_left:
             return Operand(offsets, Base.A, (down, along, self.tile.rows * down)), []
-        step, targets, panel = self._packing(offsets, Base.A, self.tile.rows, rows, depth, down, along, start)
+        step, targets, panel = self._packing(offsets, Base.A, self.tile.rows, rows, depth, down, along)
         return Operand(targets, Base.WORK, (self.unit, self.tile.rows * self.unit, panel)), [step]
 
-    def _right(self, some: slice, k: int, depth: int) -> Operand:
-        """Return how columns of B are read, or packed before they are."""
+    def _right(self, some: slice, k: int, depth: int) -> tuple[Operand, list[Step]]:
+        """Return how columns of B are read, or packed before they are, and the step that packs them for all."""
         along, across = self.problem.right
-        offsets = self.right[some] + k * along
+        width, offsets = self.tile.columns, self.right[some] + k * along
+        if self.blocks.share_right:
+            step, targets, panel = self._packing(offsets, Base.B, width, self.problem.columns, depth, across, along)
+            return Operand(targets, Base.WORK, (width * self.unit, panel, 0, 0, 0)), [step]
         packed = depth if self.blocks.pack_right else 0
-        step = self.tile.columns * self.unit if packed else along
-        return Operand(offsets, Base.B, (step, self.tile.columns * across, packed, across, along))
+        far = width * self.unit if packed else along
+        return Operand(offsets, Base.B, (far, width * across, packed, across, along)), []
 
     def _packing(
-        self,
-        sources: NDArray[np.int64],
-        base: Base,
-        width: int,
-        count: int,
-        depth: int,
-        across: int,
-        along: int,
-        start: int,
+        self, sources: NDArray[np.int64], base: Base, width: int, count: int, depth: int, across: int, along: int
     ) -> tuple[Step, NDArray[np.int64], int]:
         """Return the step that packs matrices, where their panels begin, and the bytes of one; equal ones are packed once."""
         panels, panel = parts(count, width), width * parts(depth, self.kernels.how.group) * self.unit
         alone = bool((sources == sources[0]).all())
-        targets = self._reserve(1 if alone else len(sources), panels * panel, start)
-        total = panels * len(targets)
-        head = struct.pack(
-            "<9q",
-            self.kernels.panels(width),
-            total,
-            parts(total, SHARES * self.threads),
-            across,
-            along,
-            panel,
-            count,
-            depth,
-            panels,
-        )
+        targets = self._reserve(1 if alone else len(sources), panels * panel)
+        address, together = self.kernels.panels(width)
+        groups = parts(panels, together)
+        total = groups * len(targets)
+        grain = parts(total, SHARES * self.threads)
+        head = struct.pack("<9q", address, total, grain, across, along, panel, count, depth, groups)
         offsets = np.stack([sources[: len(targets)], targets], axis=1)
-        return (
-            Step(head, False, offsets, offsets[0].tolist(), (base, Base.WORK)),
-            np.broadcast_to(targets, sources.shape),
-            panel,
-        )
+        step = Step(head, False, offsets, offsets[0].tolist(), (base, Base.WORK))
+        return step, np.broadcast_to(targets, sources.shape), panel
 
     def _product(
         self, some: slice, row: int, size: tuple[int, int, int], ends: tuple[bool, bool], left: Operand,

@@ -6,11 +6,14 @@ from typing import Any
 import numpy as np
 
 from wengert.runtime.ahead import Ahead
+from wengert.runtime.contraction import again
 from wengert.runtime.contraction import matmul as product
 from wengert.runtime.eager import kernel
 from wengert.runtime.recording import reshaped
 
 __all__ = ["linear", "matmul", "rows_product"]
+
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 
 _ready: dict[Any, Ahead[bool]] = {}
 
@@ -18,10 +21,11 @@ _ready: dict[Any, Ahead[bool]] = {}
 def _is_ready(array: Any, *others: Any, bias: str = "", addend: bool = False) -> bool:
     """Whether the kernels for a dtype and what is added are made; the first question has them made."""
     dtype = array.dtype
-    if dtype != np.float32 and dtype != np.float64:
+    if (dtype is not F32 and dtype is not F64) or not array.size:
         return False
-    if any(o.dtype != dtype or not o.size or not o.flags.aligned for o in (array, *others)):
-        return False
+    for other in others:
+        if other.dtype is not dtype or not other.size:
+            return False
     found = _ready.get((dtype, bias, addend))
     if found is None:
         found = _ready[dtype, bias, addend] = Ahead(lambda: _prepare(dtype, bias, addend))
@@ -42,6 +46,10 @@ def _prepare(dtype: Any, bias: str, addend: bool) -> bool:
 @kernel("matmul")
 def matmul(input: Any, other: Any) -> Any:
     """Return ``input @ other``; NotImplemented for shapes that do not fit, which the NumPy kernel complains about."""
+    if input.dtype is F32 or input.dtype is F64:
+        known = again(input, other)
+        if known is not None:
+            return known
     if not _is_ready(input, other) or not input.ndim or not other.ndim:
         return NotImplemented
     a = input if input.ndim > 1 else input[None]

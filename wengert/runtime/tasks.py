@@ -62,8 +62,8 @@ class Problem:
         tasks, resources: in the order given; tasks are named by their place in it from here on.
         before, after: for each task those that it depends on, and those that depend on it.
         order: the tasks in an order in which they could be run, the first given first.
-        costs: for each task the seconds that it takes on each resource that can run it. shortest: what it takes at best, shared by
-            as many threads as may share it.
+        costs: for each task the seconds that it takes on each resource that can run it. shortest: what it takes at best,
+            shared by as many threads as may share it.
 
     Raises:
         ValueError: if names are not unique, a dependency is unknown or there is a cycle; if a cost, a size, a number of

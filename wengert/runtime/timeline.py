@@ -122,9 +122,8 @@ def report(schedule: Schedule, measured: Timeline | None = None, longest: int = 
     ]
     if measured is not None:
         error = schedule.makespan / measured.makespan - 1 if measured.makespan else 0.0
-        lines.append(
-            f"measured       {_time(measured.makespan)}; the simulation is {abs(error):.1%} {'longer' if error > 0 else 'shorter'}"
-        )
+        compared = f"{abs(error):.1%} {'longer' if error > 0 else 'shorter'}"
+        lines.append(f"measured       {_time(measured.makespan)}; the simulation is {compared}")
         lines += _table("measured use", measured.utilisation)
     heaviest = sorted(path, key=lambda task: -schedule.problem.shortest[task])[:longest]
     lines += ["heaviest tasks of the critical path:"] if heaviest else []

@@ -29,7 +29,7 @@ from wengert.runtime.threads import blas_threads, chosen, get_num_threads
 
 __all__ = ["HEADER", "Pool", "launch", "parallel_call", "parallel_for", "start_workers"]
 
-SPIN: Final = 50_000  # nanoseconds that an idle thread spins before it sleeps: about what sleeping and waking cost
+SPIN: Final = 200_000  # nanoseconds that an idle thread spins before it sleeps: an eager program between two operators
 SLICE: Final = 50_000_000  # nanoseconds after which a loop returns to Python to see whether a signal came
 PATIENCE: Final = 5.0  # seconds that the exit of the interpreter waits for workers that are inside a kernel
 
