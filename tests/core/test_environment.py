@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from wengert.codegen.target import LEVELS
 from wengert.environment import VARIABLES, check_environment, variable
 
 GOOD: list[tuple[str, str, Any]] = [
@@ -95,7 +96,11 @@ print(wg.backends.native.mode, tuple(y.shape))
 """
     found = run(code, WENGERT_CPU="x86-64-v3")
     assert found.stdout == "off (300, 300)\n", found.stderr
-    assert found.stderr.count("KernelError: native code cannot be used (WENGERT_CPU=x86-64-v3 needs avx") == 1
+    assert found.stderr.count("KernelError: native code cannot be used (WENGERT_CPU=x86-64-v3 needs sse4.2") == 1
+
+
+def test_the_levels_of_processors_are_those_that_code_is_made_for() -> None:
+    assert VARIABLES["WENGERT_CPU"].allowed == f"one of {', '.join(LEVELS)}"
 
 
 def test_every_variable_is_documented() -> None:

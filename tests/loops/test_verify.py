@@ -98,7 +98,8 @@ INDEPENDENT = [
     "  for i in 0:m by 8 lanes\n    z[i] = z[i] + 1\n",
     "  for i in 0:m by 3 lanes\n    z[i] = z[i] + 1\n",
     "  for i in 0:minimum(m, 48) by 8 lanes\n    for j in 0:m\n      z[48 * j + i] = z[48 * j + i] + 1\n",
-    "  parallel b in 0:n step 48\n    for i in 0:minimum(n - b, 48) step 6\n      y[b + minimum(i + 5, minimum(n - b, 48) - 1)] = a\n",
+    "  parallel b in 0:n step 48\n    for i in 0:minimum(n - b, 48) step 6\n"
+    "      y[b + minimum(i + 5, minimum(n - b, 48) - 1)] = a\n",
     "  for i in 0:m by 8 lanes\n    z[i] += 1\n",
     "  for i in 0:n step 2 by 4 lanes\n    y[i] = a\n    y[i + 1 - 1] = a\n",
     "  for i in 0:minimum(m // 2, m) by 4 lanes\n    z[2 * i] = 1\n    z[2 * i + 1] = 1\n",

@@ -10,7 +10,7 @@ from tests.passes.captured import captured, names
 from wengert.array.dtype import bool_, float32
 from wengert.core.operator import Spec
 from wengert.core.registry import operators
-from wengert.graph.ir import Graph
+from wengert.graph.ir import Graph, Node, Value
 from wengert.graph.text import row_major
 from wengert.loops.symbolic import lowered
 from wengert.loops.tracing import Untraceable, symbols
@@ -62,7 +62,7 @@ def calls(function):
 
 
 def test_work_grows_as_the_graph_does():
-    small, large = tower(500), tower(4000)
+    small, large = tower(300), tower(2400)
     ratio = calls(lambda: optimise(large)) / calls(lambda: optimise(small))
     assert ratio < 8 * 1.25
 
@@ -74,7 +74,7 @@ def test_a_value_that_thousands_read_costs_no_more():
         graph.outputs += [enter(graph, "matmul", enter(graph, "mul", x, float(k)), x) for k in range(count)]
         return graph
 
-    small, large = wide(100), wide(1000)
+    small, large = wide(60), wide(600)
     assert calls(lambda: optimise(large)) / calls(lambda: optimise(small)) < 10 * 1.25
 
 
@@ -83,37 +83,34 @@ def test_twenty_thousand_nodes_go_through():
     assert len(optimise(graph)) < len(graph) / 2
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bool"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "uint8", "bool"])
 def test_what_may_be_fused_can_be_traced(dtype):
-    """The default predicate says of each element-wise operator what tracing its kernel says."""
-    kind = getattr(wg, dtype if dtype != "bool" else "bool")
-    wrong = []
+    """Of an element-wise operator that works on a dtype, the default predicate says no more than tracing its kernel does."""
+    kind = getattr(wg, dtype)
+    wrong, done = [], 0
     for name, op in operators().items():
-        if op.composite or op.batch != "broadcast" or not op.single or op.name == "choose":
+        if op.composite or op.batch != "broadcast" or not op.single or name == "choose":
             continue
-        graph, spec = Graph(), Spec((2,), kind)
-        slots = op.signature.slots
-        arguments = [
-            graph.input(spec, row_major(spec)) if s.input else 1.0 if "MISSING" in repr(s.default) else s.default
-            for s in slots
-        ]
+        graph, spec, slots = Graph(), Spec((2,), kind), op.signature.slots
+        plain = [1.0 if "MISSING" in repr(s.default) else s.default for s in slots]
+        arguments = [graph.input(spec, row_major(spec)) if s.input else a for s, a in zip(slots, plain, strict=True)]
+        node = Node(op, tuple(arguments))
+        common = float32 if kind.is_half or (op.promote == "float" and kind.category < float32.category) else kind
         try:
-            enter(graph, name, *arguments)
-            kernel_dtype = np.dtype(np.float32) if kind.is_half or op.promote == "float" else kind.numpy
-            if kind.category >= float32.category or op.promote != "float":
-                kernel_dtype = np.dtype(np.float32) if kind.is_half else kind.numpy
-            node = graph.nodes[0]
+            node.results = (
+                Value(op.infer([a.spec if s.input else a for s, a in zip(slots, arguments, strict=True)]), (), "y"),
+            )
+            op.call_kernel([np.ones(2, common.numpy) if s.input else a for s, a in zip(slots, plain, strict=True)])
         except Exception:  # not of this dtype
             continue
-        try:
-            lowered(op, symbols([1.0 if s.input else a for s, a in zip(slots, arguments, strict=True)],
-                                [kernel_dtype if s.input else None for s in slots]))  # fmt: skip
-            traced = True
-        except Untraceable:
-            traced = False
-        if fusible(node) and not traced:
-            wrong.append(name)
+        if fusible(node):
+            done += 1
+            try:
+                lowered(op, symbols(plain, [common.numpy if s.input else None for s in slots]))
+            except Untraceable:
+                wrong.append(name)
     assert not wrong
+    assert done > 10
 
 
 def test_stages_are_dumped(tmp_path, monkeypatch):
@@ -149,7 +146,7 @@ def test_values_are_made_where_they_are_needed():
     second = enter(graph, "matmul", first, w)
     third = enter(graph, "matmul", second, w)
     graph.outputs.append(enter(graph, "choose", mask, third, second))
-    assert names(order(duplicate(graph))) == ["exp", "matmul", "matmul", "lt", "choose"]
+    assert names(order(duplicate(graph))) == ["exp", "matmul", "lt", "matmul", "choose"]
 
 
 def test_large_constants_are_not_made():

@@ -11,6 +11,7 @@ from wengert.core.native import native
 from wengert.operators import cross_entropy, softmax
 from wengert.operators.normalized import BATCH, GROUP
 from wengert.runtime import normalized, rows
+from wengert.runtime.launch import watched
 from wengert.runtime.threads import get_num_threads, set_num_threads
 from wengert.testing.opcheck_native import natively
 
@@ -274,3 +275,28 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("dtype", [wg.float32, wg.float64])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "layer_norm", "logsumexp"])
+def test_a_row_of_millions_of_elements(name: str, dtype: Any) -> None:
+    """What a kernel needs for a row does not grow with it: no row is too long for the stack of a thread."""
+    size = 5_000_000
+    x = np.random.default_rng(0).standard_normal(size).astype(dtype.numpy)
+    wide = x.astype(np.float64)
+    shifted = np.exp(wide - wide.max())
+    want = {
+        "softmax": lambda: shifted / shifted.sum(),
+        "log_softmax": lambda: wide - wide.max() - np.log(shifted.sum()),
+        "logsumexp": lambda: wide.max() + np.log(shifted.sum()),
+        "layer_norm": lambda: (wide - wide.mean()) / np.sqrt(wide.var() + 1e-5),
+    }[name]()
+    function = {
+        "softmax": lambda x: F.softmax(x, 0), "log_softmax": lambda x: F.log_softmax(x, 0),
+        "logsumexp": lambda x: wg.logsumexp(x, 0), "layer_norm": lambda x: F.layer_norm(x, (size,)),
+    }[name]  # fmt: skip
+    with natively(), watched() as launches:
+        got = function(wg.from_numpy(x)).numpy()
+    assert launches
+    near = 1e-6 if name == "layer_norm" else 0  # zero is one of its results
+    np.testing.assert_allclose(got, want, rtol=3e-6 if dtype is wg.float32 else 1e-12, atol=near)

@@ -19,7 +19,7 @@ def memory_order(*arrays: Any) -> tuple[int, ...]:
     Example:
         >>> from wengert.array.order import memory_order
         >>> x = np.zeros((2, 3, 4))
-        >>> memory_order(x), memory_order(x.transpose(2, 0, 1)), memory_order(x, x[:1].T + np.zeros((2, 3, 4)))
+        >>> memory_order(x), memory_order(x.transpose(2, 0, 1)), memory_order(x, np.asfortranarray(x))
         ((0, 1, 2), (1, 2, 0), (0, 1, 2))
     """
     if all(a.flags.c_contiguous for a in arrays):

@@ -201,7 +201,7 @@ def _program(level: Capture, leaves: Sequence[Any], returned: Any) -> Program:
     program.places = [graph.inputs.index(host.values[0]) if host.values else 0 for host in program.hosts]
     guards = program.guards
     guards.forms = [(s, form_of(level.original(s.tensor(leaves)))) for s in program.sources if isinstance(s, Held)]
-    guards.grads = [(finder.source(t), before is not None) for t, before in level.grads.values()]
+    guards.grads = [(finder.source(t), before is not None) for t, before, read in level.grads.values() if read]
     guards.questions = [(ask, answer, "an option of an optimiser") for ask, answer in level.guards]
     guards.modules = [(ask, answer, name) for ask, answer, name in level.modules]
     _check_overlaps(level, finder)
@@ -226,7 +226,7 @@ class _Finder:
 
     def __init__(self, level: Capture, leaves: Sequence[Any]) -> None:
         self._arguments = {id(leaf): i for i, leaf in reversed(list(enumerate(leaves))) if isinstance(leaf, Tensor)}
-        self._gradients = {id(before): tensor for tensor, before in level.grads.values() if before is not None}
+        self._gradients = {id(before): tensor for tensor, before, _ in level.grads.values() if before is not None}
 
     def source(self, tensor: Any) -> Source:
         """Return where the tensor comes from."""

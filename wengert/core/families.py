@@ -21,7 +21,7 @@ from wengert.core.apply import broadcast_spec, execute, write_out
 from wengert.core.devices import settle_beside
 from wengert.core.explain import FAILURES, explained_composite
 from wengert.core.inplace import inplace_lane
-from wengert.core.lanes import binary_lane, general_lane, unary_lane
+from wengert.core.lanes import binary_lane, general_lane, product_lane, unary_lane
 from wengert.core.methods import attach
 from wengert.core.operator import Op
 from wengert.core.registry import ops, register
@@ -72,6 +72,9 @@ def _lane(op: Op) -> Callable[..., Any]:
         return unary_lane(op)
     if fast and len(op.signature.inputs) == op.ufunc.nin == 2:
         return binary_lane(op)
+    two = len(op.signature.inputs) == len(op.signature.slots) == 2
+    if two and op.family == "bilinear" and op.promote is None and op.widen:
+        return product_lane(op)
     return general_lane(op)
 
 

@@ -16,10 +16,13 @@ from wengert.core.native import native
 from wengert.core.node import OpNode, Version, next_sequence
 from wengert.core.operator import Op
 from wengert.core.place import _internal, here
+from wengert.core.record import record
 from wengert.core.state import State, local, thread
-from wengert.core.tensor import Tensor, refresh
+from wengert.core.tensor import Tensor, from_array, refresh
 
-__all__ = ["binary_lane", "general_lane", "unary_lane"]
+__all__ = ["binary_lane", "general_lane", "product_lane", "unary_lane"]
+
+INTENSE = 32  # multiplications that count as one element when it is asked whether a product is large
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 _new_tensor: Callable[[type[Any]], Any] = object.__new__
@@ -197,6 +200,45 @@ def binary_lane(op: Op, general: Callable[..., Any] = general) -> Callable[..., 
                 else:
                     node.code, node.lasti = code, frame.f_lasti
                 out._node = node
+        return out
+
+    return function
+
+
+def product_lane(op: Op) -> Callable[..., Any]:
+    """Return the public function of a product of two tensors that takes nothing else.
+
+    Its size is that of its operands or, if that says more, its number of multiplications.
+    """
+    kernel = op.kernel
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            state = local.state
+        except AttributeError:
+            state = thread.state
+        if state.slow or kwargs or len(args) != 2:
+            return general(op, args, kwargs)
+        input, other = args
+        if not isinstance(input, Tensor) or not isinstance(other, Tensor):
+            return general(op, args, {})
+        x, y = input._payload, other._payload
+        dtype = x.dtype
+        if (dtype is not F32 and dtype is not F64) or dtype is not y.dtype or not type(x) is type(y) is ndarray:
+            return general(op, args, {})
+        size, smallest = x.size, native.smallest
+        try:
+            if size >= smallest or y.size >= smallest or (y.ndim and size * y.shape[-1] >= INTENSE * smallest):
+                array = native.run(op, (x, y))
+                if array is NotImplemented:
+                    array = state.run(kernel, x, y)
+            else:
+                array = state.run(kernel, x, y)
+        except (ValueError, RuntimeError, MemoryError):
+            return general(op, args, {})
+        out = from_array(array if type(array) is ndarray else asarray(array))
+        if state.grad:
+            record(op, [input, other], [out])
         return out
 
     return function

@@ -227,6 +227,9 @@ class Tensor(TensorMethods):
     @property
     def grad(self) -> "Tensor | None":
         """The gradient accumulated by ``backward``, or None."""
+        captures = thread.state.captures
+        if captures is not None:
+            captures.touched(self)
         return self._grad
 
     @grad.setter
@@ -251,7 +254,7 @@ class Tensor(TensorMethods):
     def _set_grad(self, value: "Tensor | None") -> None:
         captures = thread.state.captures
         if captures is not None:
-            captures.touched(self)
+            captures.touched(self, read=False)
         self._grad = value
 
     @property
@@ -448,7 +451,8 @@ def version_of(tensor: Any) -> Any:
 def alias(tensor: Any, cls: type[Any] = Tensor, version: Any = ...) -> Any:
     """Return a leaf of class ``cls`` on the same memory, sharing the version cell unless another is given."""
     out = _new(cls)
-    out._payload = tensor._payload
+    captures = thread.state.captures
+    out._payload = tensor._payload if captures is None else captures.payload_of(tensor)
     out._cell = version_of(tensor) if version is ... else version
     out._node = out._view = out._grad = None
     return out

@@ -61,12 +61,15 @@ def outside() -> Iterator[None]:
 
 
 class Host:
-    """Something that Python does at each call: ``do()`` gives the numbers for some inputs of the graph, or just acts."""
+    """Something that Python does at each call: ``do()`` gives the numbers for some inputs of the graph, or just acts.
 
-    __slots__ = ("do", "values")
+    ``peek()`` gives the numbers that the next call will, and changes nothing.
+    """
 
-    def __init__(self, do: Callable[[], Any], values: tuple[Value, ...]) -> None:
-        self.do, self.values = do, values
+    __slots__ = ("do", "peek", "values")
+
+    def __init__(self, do: Callable[[], Any], values: tuple[Value, ...], peek: Callable[[], Any]) -> None:
+        self.do, self.values, self.peek = do, values, peek
 
 
 class Capture(Level):
@@ -76,7 +79,7 @@ class Capture(Level):
         graph: what was written so far.
         sources: for each input of the graph, where its array is found at a call: a tensor from outside, or a host input.
         inside: arrays that the function made itself and knows the values of; they become constants.
-        grads: tensors from outside whose ``.grad`` was looked at or set, with what it was before.
+        grads: tensors from outside whose ``.grad`` was looked at or set, what it was before, and whether that was looked at.
         hosts: what Python does at each call before the graph runs, in order: numbers for inputs, and effects.
         guards: questions to Python objects, and the answers that the graph is made for. modules: the same of modules.
         arguments: the tensors that come with each call, by identity; views among them are memory of their own.
@@ -92,7 +95,7 @@ class Capture(Level):
         self.graph = Graph()
         self.sources: dict[Value, Any] = {}
         self.inside: dict[int, Any] = {}
-        self.grads: dict[int, tuple[Any, Any]] = {}
+        self.grads: dict[int, tuple[Any, Any, bool]] = {}
         self.hosts: list[Host] = []
         self.guards: list[tuple[Callable[[], Any], Any]] = []
         self.modules: list[tuple[Callable[[], Any], Any, str]] = []
@@ -197,6 +200,11 @@ class Capture(Level):
             self.entries.setdefault(out._node, tensor)
         return out
 
+    def payload_of(self, tensor: Any) -> Any:
+        """Return the payload of another tensor on the memory of one: what is written through either is seen by both."""
+        held = tensor._payload
+        return held if isinstance(held, Payload) else self._lifted(tensor)._payload
+
     def _lifted(self, tensor: Any) -> Any:
         array = tensor._payload
         if isinstance(array, Payload):
@@ -296,11 +304,12 @@ class Capture(Level):
 
     def original(self, tensor: Any) -> Any:
         """Return a tensor from outside as it was before."""
-        if not isinstance(tensor._payload, Traced):
-            return tensor
-        out = from_array(tensor._payload.array)
-        out._node, out._view = tensor._node, tensor._view
-        return out
+        for adopted, array, node in self._adopted:
+            if adopted is tensor:
+                out = from_array(array)
+                out._node, out._view = node, tensor._view
+                return out
+        return tensor
 
     def module(self, module: Any) -> None:
         """Take note of a module that the function uses, and of those below it."""
@@ -356,31 +365,36 @@ class Capture(Level):
     def sampled(self, name: str, generator: Any, sampler: Any, shape: tuple[int, ...], parameters: Any) -> Any:
         """Enter a draw from a generator, and return its result.
 
-        Its dtype is learnt from a draw that leaves the generator where it is.
+        Its shape and dtype are learnt from a draw that leaves the generator where it is.
         """
         like = [np.ones(p._payload.shape, p._payload.dtype) if isinstance(p, Tensor) else p for p in parameters]
-        dtype = dtype_of(sampler(generator.key, generator.offset, shape, *like)[0].dtype)
+        found = sampler(generator.key, generator.offset, shape, *like)[0]
+        spec = Spec(found.shape, dtype_of(found.dtype))
         arguments = tuple(self._argument(p) for p in parameters)
-        return self.call(Draw(name, generator, sampler, shape), arguments, [(Spec(shape, dtype), None)], here(1))[0]
+        return self.call(Draw(name, generator, sampler, shape), arguments, [(spec, None)], here(1))[0]
 
     # ---- what Python does at each call -----------------------------------------------
 
-    def touched(self, tensor: Any) -> None:
-        """Take note of ``.grad`` of a tensor from outside before it is set, or because a decision depends on it."""
+    def touched(self, tensor: Any, read: bool = True) -> None:
+        """Take note of ``.grad`` of a tensor from outside: it is about to be set, or (``read``) something depends on it."""
         if type(tensor._payload) is np.ndarray or tensor._payload.storage.source is not None:
-            self.grads.setdefault(id(tensor), (tensor, tensor._grad))
+            self.grads.setdefault(id(tensor), (tensor, tensor._grad, read))
 
     def guard(self, ask: Callable[[], Any]) -> None:
         """The graph is right only as long as ``ask()`` gives what it gives now."""
         self.guards.append((ask, ask()))
 
-    def host(self, numbers: Callable[[], Any], dtype: Any) -> list[Value]:
-        """Return inputs of the graph for numbers that Python computes at each call."""
+    def host(self, numbers: Any, dtype: Any) -> list[Value]:
+        """Return inputs of the graph for numbers that Python computes at each call.
+
+        Args:
+            numbers: a function that returns a tuple; its ``peek()`` returns the same, and changes nothing.
+        """
         spec = Spec((), dtype_of(dtype))
         with outside():
-            count = len(numbers())
+            count = len(numbers.peek())
         values = [self.graph.input(spec, (), self.graph.fresh("host")) for _ in range(count)]
-        self.hosts.append(Host(numbers, tuple(values)))
+        self.hosts.append(Host(numbers, tuple(values), numbers.peek))
         return values
 
     def postpone(self, why: str) -> None:
@@ -395,7 +409,7 @@ class Capture(Level):
 
     def effect(self, do: Callable[[], Any]) -> None:
         """Call ``do()`` at each call, after the host numbers that were asked for before."""
-        self.hosts.append(Host(do, ()))
+        self.hosts.append(Host(do, (), tuple))
 
     def formulas(self, name: str, key: Any, function: Any, apply: Any, moments: int) -> Callable[..., None]:
         """Return a function of (tensors, numbers) that enters an optimiser's formula; see :class:`Formula`."""
@@ -417,7 +431,7 @@ class Capture(Level):
 
     def gradients(self) -> Iterator[tuple[Any, Any]]:
         """Yield each tensor from outside whose ``.grad`` is another one now, and that (a tensor, or None)."""
-        for tensor, before in self.grads.values():
+        for tensor, before, _ in self.grads.values():
             if tensor._grad is not before:
                 yield tensor, tensor._grad
 
@@ -425,7 +439,7 @@ class Capture(Level):
         """Give tensors from outside back what they had: whatever the graph does is done when it runs."""
         for tensor, array, node in reversed(self._adopted):
             tensor._payload, tensor._node = array, node
-        for tensor, before in self.grads.values():
+        for tensor, before, _ in self.grads.values():
             tensor._grad = before
         self._adopted.clear()
 

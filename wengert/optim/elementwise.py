@@ -114,7 +114,7 @@ class Elementwise(Optimizer):
             if param.grad is None:
                 continue
             state = self.state[param]
-            if not state:
+            if not state and (names or self.counts):
                 captures.postpone(f"{type(self).__name__} makes its state in the first step")
             with captures.outside():
                 step = state["step"].item() if self.counts else 0.0
@@ -148,11 +148,19 @@ class _Numbers:
     def __init__(self, owner: Elementwise, group: Group, state: dict[str, Any], counters: list[Tensor]) -> None:
         self.owner, self.group, self.state, self.counters = owner, group, state, counters
 
+    def peek(self) -> tuple[float, ...]:
+        """Return what the next call gives, and leave the state as it is."""
+        state = {k: v.detach().clone() if isinstance(v, Tensor) else v for k, v in self.state.items()}
+        return self._of(state)
+
     def __call__(self) -> tuple[float, ...]:
+        return self._of(self.state)
+
+    def _of(self, state: dict[str, Any]) -> tuple[float, ...]:
         steps = {counter._payload.item() for counter in self.counters} or {1.0}
         if len(steps) > 1:
             raise RuntimeError("parameters that were compiled as having made equally many steps no longer have")
-        return (*_common(self.group), *self.owner.numbers(self.group, self.state, steps.pop() + 1.0))
+        return (*_common(self.group), *self.owner.numbers(self.group, state, steps.pop() + 1.0))
 
 
 def _form(group: Group) -> tuple[Any, ...]:

@@ -25,6 +25,10 @@ WHOLE: Final = frozenset({
 FLOATS_ONLY: Final = frozenset({
     "addcdiv", "floor_divide", "fmod", "isneginf", "isposinf", "pow", "reciprocal", "remainder", "rsqrt", "trunc_divide",
 })  # fmt: skip
+TRUTHS: Final = frozenset({  # operators that take truth values
+    "add", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "eq", "ge", "gt", "le", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "lt", "maximum", "minimum", "mul", "ne",
+})  # fmt: skip
 COPIES: Final = frozenset({"cast", "clone"})  # computed element by element, though declared otherwise
 FREE: Final = frozenset({"expand"})  # views that broadcast: in a kernel, another way to read
 CHEAP: Final = COPIES | frozenset({
@@ -54,9 +58,6 @@ def fusible(node: Node) -> bool:
     common = common_dtype(op, [a.spec if isinstance(a, Value) else a for a in node.arguments])
     if common.is_half and any(d is not common and d.category > INTEGER for d in (v.dtype for v in node.inputs)):
         return False  # computed in float32 from what the arguments are, which no cast to halves says
-    return common.category > INTEGER or not (op.name in FLOATS_ONLY or (common.category == BOOL and op.name in NUMBERS))
-
-
-NUMBERS: Final = frozenset(
-    {"ceil", "floor", "relu", "sgn", "sign", "signbit", "threshold", "trunc"}
-)  # not of truth values
+    if common.category == BOOL:
+        return op.name in TRUTHS
+    return common.category > INTEGER or op.name not in FLOATS_ONLY

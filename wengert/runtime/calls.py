@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from wengert.codegen.cache import library
 from wengert.loops.tracing import DTYPE_NAMES
 from wengert.runtime.ahead import Ahead
+from wengert.runtime.launch import pointer
 from wengert.runtime.recording import active, current, keep
 from wengert.runtime.workers import HEADER, parallel_for
 
@@ -97,7 +98,7 @@ def slots(*values: int | NDArray[Any]) -> Any:
         if isinstance(value, np.ndarray):
             if not value.flags.aligned:
                 raise Absent
-            found[place] = value.__array_interface__["data"][0]
+            found[place] = pointer(value)
         else:
             found[place] = value
     return found
