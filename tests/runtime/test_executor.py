@@ -25,7 +25,7 @@ CALLED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 @pytest.fixture(autouse=True)
 def _watched() -> Iterator[None]:
     """Say where the threads are, and end, if a test hangs."""
-    faulthandler.dump_traceback_later(120 + 60 * LONG, exit=True, file=sys.__stderr__)  # type: ignore[arg-type]
+    faulthandler.dump_traceback_later(60 + 60 * LONG, exit=True, file=sys.__stderr__)  # type: ignore[arg-type]
     yield
     faulthandler.cancel_dump_traceback_later()
 

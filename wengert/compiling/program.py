@@ -22,7 +22,7 @@ from wengert.runtime.plan import Plan
 
 __all__ = ["Program", "capture"]
 
-KINDS = frozenset({"pointwise"})
+KINDS = frozenset({"pointwise", "product", "formulas"})
 
 Runner = Callable[[Sequence[Any]], list[Any]]
 

@@ -18,7 +18,7 @@ from wengert.core.tensor import Tensor, from_array
 from wengert.loops.scalar import Scalar, cast, const, make
 from wengert.loops.tracing import Symbol, Untraceable, computed, name_of, placeholder, symbols
 
-__all__ = ["lowered", "trace_elements", "trace_rule", "trace_update"]
+__all__ = ["converted", "lowered", "trace_elements", "trace_rule", "trace_update"]
 
 
 class Element(Payload):
@@ -142,6 +142,14 @@ def trace_elements(function: Callable[[list[Any]], Sequence[Any]], dtypes: Seque
             tensor = result if isinstance(result._payload, Element) else level.lift(result)
             found.append((tensor._payload.symbol.scalar, tensor._payload.symbol.dtype))
     return found
+
+
+def converted(tensor: Any, dtype: Any) -> Any:
+    """Return a tensor that stands for an element as one of another NumPy dtype."""
+    held = tensor._payload
+    if not isinstance(held, Element):
+        return from_array(held.astype(dtype))
+    return from_array(Element(held.symbol.astype(dtype), held.level))
 
 
 def trace_update(

@@ -8,13 +8,15 @@ import numpy as np
 from wengert.core.apply import execute
 from wengert.core.operator import Op
 from wengert.core.tensor import Tensor, from_array
+from wengert.graph.evaluate import compute
 from wengert.graph.ir import Graph, Node, Value, replaced
 from wengert.graph.operations import Formula, Fused
-from wengert.loops.symbolic import trace_elements, trace_update
+from wengert.loops.symbolic import converted, trace_elements, trace_update
 from wengert.loops.tracing import Untraceable
 from wengert.runtime import eager
+from wengert.runtime.contraction import matmul
 from wengert.runtime.pointwise import Expression
-from wengert.runtime.recording import Recording, ascontiguous
+from wengert.runtime.recording import Recording, ascontiguous, reshaped
 from wengert.tape.modes import no_grad
 
 __all__ = ["REPLAYED", "copied", "lower"]
@@ -29,15 +31,42 @@ REPLAYED = frozenset({
 Arrays = Callable[[Value], Any]
 
 
-def lower(node: Node, arrays: Arrays, outs: Sequence[Any], recording: Recording) -> list[Any] | None:
-    """Record what computes a node, and return the arrays in which its results will be.
+def lower(node: Node, arrays: Arrays, outs: Sequence[Any], recording: Recording) -> list[Any]:
+    """Record what computes a node, native code or a step of Python, and return the arrays in which its results will be.
 
     Args:
         arrays: gives the memory of the arguments. outs: memory for the results. recording: takes the tasks.
 
     Returns:
-        Usually ``outs``; for a view, arrays on the argument's memory. None if no native code computes this.
+        Usually ``outs``; for a view, arrays on the argument's memory.
     """
+    found = _native(node, arrays, outs, recording)
+    if found is None:
+        recording.tasks.append(Step(node, [arrays(v) for v in node.inputs], outs))
+        return list(outs)
+    return found
+
+
+class Step:
+    """A node that Python computes.
+
+    Attributes:
+        node: it. held: the memory of the values it reads, in order. outs: that of its results.
+    """
+
+    __slots__ = ("held", "node", "outs")
+
+    def __init__(self, node: Node, held: Sequence[Any], outs: Sequence[Any]) -> None:
+        self.node, self.held, self.outs = node, dict(zip(node.inputs, held, strict=True)), outs
+
+    def __call__(self) -> None:
+        """Compute the node into its memory."""
+        for out, found in zip(self.outs, compute(self.node, self.held.__getitem__), strict=True):
+            np.copyto(out, found)
+
+
+def _native(node: Node, arrays: Arrays, outs: Sequence[Any], recording: Recording) -> list[Any] | None:
+    """Record the native code of a node; None if there is none."""
     op = node.op
     before = len(recording.tasks)
     recording.copy = lambda source, out: copied(source, out, recording)
@@ -114,6 +143,9 @@ def _run(body: Graph, tensors: list[Any]) -> list[Any]:
     for node in body.nodes:
         if node.op.name in IDENTITIES:
             values[node.results[0]] = values[node.inputs[0]]
+            continue
+        if node.op.name == "cast":
+            values[node.results[0]] = converted(values[node.inputs[0]], node.results[0].dtype.numpy)
             continue
         with no_grad():
             result = execute(node.op, list(replaced(node.arguments, values.__getitem__)))
@@ -247,7 +279,72 @@ def _formula(op: Formula, node: Node, arrays: Arrays, outs: Sequence[Any], recor
 
 
 def _fused(op: Fused, node: Node, arrays: Arrays, outs: Sequence[Any], recording: Recording) -> list[Any] | None:
-    if op.kind != "pointwise":
-        return None
-    inside = dict(zip(op.body.inputs, node.arguments, strict=True))
-    return _pointwise("fused", op.body, op.body.inputs, lambda v: arrays(inside[v]), outs, recording)
+    given = {inner: arrays(outer) for inner, outer in zip(op.body.inputs, node.arguments, strict=True)}
+    before = len(recording.tasks)
+    try:
+        if op.kind == "pointwise":
+            return _pointwise("fused", op.body, op.body.inputs, given.__getitem__, outs, recording)
+        if op.kind == "product":
+            return _product(op.body, given, outs, recording)
+    except Untraceable:
+        del recording.tasks[before:]
+    return _one_by_one(op.body, given, outs, recording)
+
+
+def _one_by_one(body: Graph, given: dict[Value, Any], outs: Sequence[Any], recording: Recording) -> list[Any]:
+    """Record the nodes of a body apart."""
+    held = given | body.constants
+    places = dict(zip(body.outputs, outs, strict=True))
+    for node in body.nodes:
+        memory = [places[v] if v in places else np.empty(v.shape, v.dtype.numpy) for v in node.results]
+        recording.kept += memory
+        held.update(zip(node.results, lower(node, held.__getitem__, memory, recording), strict=True))
+    return [held[v] for v in body.outputs]
+
+
+def _product(body: Graph, given: dict[Value, Any], outs: Sequence[Any], recording: Recording) -> list[Any]:
+    """Record a matrix product with what follows on its elements, in one kernel.
+
+    Raises:
+        Untraceable: if it is none that the kernel computes.
+    """
+    first, *rest = body.nodes
+    a, b, bias = _factors(first, given)
+    last, factor, summand, activation = first.results[0], 1.0, None, ""
+    out = outs[0].reshape(*a.shape[:-1], b.shape[-1])
+    for node in rest:
+        name = node.op.name
+        other = next((x for x in node.arguments[:2] if x is not last), None)
+        if name == "add" and isinstance(other, Value):
+            array = given[other]
+            if bias is None and array.shape == out.shape[-1:]:
+                bias = array
+            else:
+                summand = np.broadcast_to(array, outs[0].shape).reshape(out.shape)
+                if not np.may_share_memory(summand, array):
+                    raise Untraceable("a summand in another shape")
+        elif name == "mul":
+            factor = float(other)  # type: ignore[arg-type]
+        else:
+            activation = "gelu_tanh" if name == "gelu" and "tanh" in node.arguments[1:] else name
+        last = node.results[0]
+    recording.kept += [a, b, out, bias, summand]
+    matmul(a, b, out, alpha=factor, addend=summand, beta=0 if summand is None else 1, bias=bias, activation=activation)
+    return list(outs)
+
+
+def _factors(node: Node, given: dict[Value, Any]) -> tuple[Any, Any, Any]:
+    """Return the factors of a product as matrices, and its bias.
+
+    Raises:
+        Untraceable: for another operator, or arrays that do not lie as matrices.
+    """
+    found = [given[v] for v in node.inputs]
+    if any(x.dtype not in (np.float32, np.float64) or not x.flags.aligned or not x.size for x in found):
+        raise Untraceable("the dtypes of a product")
+    if node.op.name == "linear" and found[0].ndim > 1:
+        a = reshaped(found[0], -1, found[0].shape[-1])
+        return a, found[1].T, found[2] if len(found) > 2 else None
+    if node.op.name == "matmul" and found[0].ndim == found[1].ndim == 2:
+        return found[0], found[1], None
+    raise Untraceable(node.op.name)

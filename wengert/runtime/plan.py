@@ -12,28 +12,14 @@ import numpy as np
 
 from wengert.core.native import native
 from wengert.errors import KernelError
-from wengert.graph.evaluate import compute
-from wengert.graph.ir import Graph, Node, Value
+from wengert.graph.ir import Graph, Value
+from wengert.graph.operations import Draw, Formula, Fused
 from wengert.runtime.executor import Table
 from wengert.runtime.lowering import lower
 from wengert.runtime.pool import empty
 from wengert.runtime.recording import Recording, Task, recording
 
 __all__ = ["Plan"]
-
-
-class Step:
-    """A node that Python computes."""
-
-    __slots__ = ("arrays", "node", "outs")
-
-    def __init__(self, node: Node, arrays: dict[Value, Any], outs: Sequence[Any]) -> None:
-        self.node, self.arrays, self.outs = node, arrays, outs
-
-    def __call__(self) -> None:
-        """Compute the node into its memory."""
-        for out, found in zip(self.outs, compute(self.node, self.arrays.__getitem__), strict=True):
-            np.copyto(out, found)
 
 
 class Native:
@@ -94,12 +80,8 @@ class Plan:
             outs = [places[v] if v in places else self._memory(v) for v in node.results]
             with recording() as recorded:
                 found = lower(node, self.arrays.__getitem__, outs, recorded)
-            if found is None:
-                whole.tasks.append(Step(node, self.arrays, outs))
-                found = outs
-            else:
-                whole.tasks += recorded.tasks
-                whole.kept += recorded.kept
+            whole.tasks += recorded.tasks
+            whole.kept += recorded.kept
             self.arrays.update(zip(node.results, found, strict=True))
         for launches, tasks in groupby(whole.tasks, lambda task: isinstance(task, Task)):
             self.steps += [Native(list(tasks))] if launches else tasks  # type: ignore[arg-type]
@@ -134,7 +116,7 @@ class Plan:
                 value in made and value not in found and target not in outputs and target not in aliased
                 and last.get(target, -1) <= made[value] and array.flags.c_contiguous
                 and self.bound[self.graph.inputs.index(target)] is not None
-                and _is_elementwise(value.node)
+                and _is_elementwise(value.node.op)
             ):  # fmt: skip
                 found[value] = array
         return found
@@ -174,6 +156,10 @@ class Plan:
         ]
 
 
-def _is_elementwise(node: Any) -> bool:
-    op = node.op
-    return type(op).__name__ == "Formula" or getattr(op, "kind", "") == "pointwise" or getattr(op, "batch", "") == "broadcast"
+def _is_elementwise(op: Any) -> bool:
+    """Whether an operation reads an element of its arguments only where it writes the result's, so that they may be one."""
+    if isinstance(op, Draw):
+        return False
+    if isinstance(op, Fused):
+        return op.kind in ("pointwise", "formulas")
+    return isinstance(op, Formula) or (op.batch == "broadcast" and op.single)
