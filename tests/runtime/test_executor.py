@@ -25,7 +25,7 @@ CALLED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 @pytest.fixture(autouse=True)
 def _watched() -> Iterator[None]:
     """Say where the threads are, and end, if a test hangs."""
-    faulthandler.dump_traceback_later(60 + 60 * LONG, exit=True, file=sys.__stderr__)  # type: ignore[arg-type]
+    faulthandler.dump_traceback_later(30, exit=True, file=sys.__stderr__)  # type: ignore[arg-type]
     yield
     faulthandler.cancel_dump_traceback_later()
 
@@ -316,14 +316,18 @@ def test_the_number_of_threads_changes_while_a_graph_runs(two: None) -> None:
     work = slow(0.0005)
     row = [kernels().addresses["slow"], 10, 1, work.ran.ctypes.data]
     graph = TaskGraph(np.array([row] * 60, np.int64), chain(60, 3))
-    done = threading.Event()
+    done, failed = threading.Event(), list[BaseException]()
 
     def change() -> None:
-        for count in (3, 1, 4, 2) * 5:
-            threads.set_num_threads(count)
-            workers.start_workers()
-            time.sleep(0.01)
-        done.set()
+        try:
+            for count in (3, 1, 4, 2) * 5:
+                threads.set_num_threads(count)
+                workers.start_workers()
+                time.sleep(0.01)
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            done.set()
 
     changing = threading.Thread(target=change)
     changing.start()
@@ -332,6 +336,7 @@ def test_the_number_of_threads_changes_while_a_graph_runs(two: None) -> None:
         graph.run()
         rounds += 1
     changing.join()
+    assert not failed
     assert work.ran[0] == 600 * rounds
 
 

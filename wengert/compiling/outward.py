@@ -67,7 +67,7 @@ class CompiledFunction(Function):
         found = call.found
         made = tuple(from_array(found[i]) for i in call.outward.results)
         by_place = dict(zip(call.outward.results, made, strict=True))
-        ctx.save_for_backward(*(by_place.get(i, None) or from_array(found[i]) for i in call.outward.kept), *entries)
+        ctx.save_for_backward(*(by_place[i] if i in by_place else from_array(found[i]) for i in call.outward.kept), *entries)
         ctx.call, ctx.count = call, len(entries)
         call.found = ()
         return made

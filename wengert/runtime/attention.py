@@ -16,6 +16,7 @@ from wengert.runtime.calls import dtype_name, or_numpy
 from wengert.runtime.eager import kernel
 from wengert.runtime.launch import Launcher, number_bits, pointer
 from wengert.runtime.pool import empty
+from wengert.runtime.recording import ascontiguous, reshaped
 from wengert.runtime.rows import launcher, vector
 
 __all__ = ["fused_attention", "fused_attention_backward"]
@@ -40,7 +41,7 @@ class _Heads(NamedTuple):
     def matrices(self, array: Array, dtype: Any) -> Array:
         """Return an array whose last dimension is neighbours in memory; a copy, if it is needed, is pooled."""
         rows = array.shape[-2:]
-        seen = array.astype(dtype, copy=False).reshape(self.batch, self.heads, *rows)
+        seen = reshaped(array.astype(dtype, copy=False), self.batch, self.heads, *rows)
         if seen.strides[-1] == seen.itemsize and seen.flags.aligned:
             return seen
         copy = empty(seen.shape, dtype)
@@ -49,7 +50,7 @@ class _Heads(NamedTuple):
 
     def numbers(self, array: Array) -> Array:
         """Return an array with a float64 per query."""
-        return np.ascontiguousarray(array, np.float64).reshape(self.batch, self.heads, self.queries)
+        return ascontiguous(array, np.float64).reshape(self.batch, self.heads, self.queries)
 
     def mask(self, mask: Array, lead: Sequence[int], dtype: Any) -> Array:
         """Return a mask as numbers, keys × queries, neighbours in memory; what it is broadcast along has one element."""

@@ -42,6 +42,7 @@ from wengert.runtime.convolution_tiles import block, fitting, gradient_tile, sum
 from wengert.runtime.eager import kernel
 from wengert.runtime.launch import pointer
 from wengert.runtime.pool import empty
+from wengert.runtime.recording import at_each_call, keep, writable
 from wengert.runtime.rows import contiguous
 from wengert.runtime.threads import get_num_threads
 
@@ -195,6 +196,7 @@ class Convolution:
         self.dtype, self.last, self.images, self.shape, self.parts = this.dtype, this.last, images, tuple(shape), parts
 
     def __call__(self, images: Array, weight: Array, bias: Array | None = None) -> Array:
+        keep(self)
         out = empty_images(self.shape, self.dtype, self.last)
         laid_out = self.images.laid_out(images)
         for part in self.parts:
@@ -359,6 +361,7 @@ class WeightGradient:
         )  # fmt: skip
 
     def __call__(self, g: Array, images: Array) -> Array:
+        keep(self)
         laid_out = self.images.laid_out(images)
         g = contiguous(g)
         cotangents = self.cotangents.packed(g)
@@ -369,7 +372,8 @@ class WeightGradient:
         )  # fmt: skip
         out = empty((self.groups, self.part, self.products), self.dtype)
         if self.totals is None:
-            out[...] = sums[:, :, : self.products].sum(0).swapaxes(1, 2)
+            parts = sums[:, :, : self.products]
+            at_each_call(lambda: np.copyto(writable(out), parts.sum(0).swapaxes(1, 2)))
         else:
             shares, share, group, row = len(sums), *sums.strides[:3]
             blocks = -(-self.part // self.lanes)

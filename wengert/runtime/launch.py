@@ -41,7 +41,14 @@ def _fastest() -> Callable[[Any], int]:
     return _by_layout if _by_layout(probe) == _by_interface(probe) else _by_interface
 
 
-pointer = _fastest()
+_address = _fastest()
+
+
+def pointer(array: Any) -> int:
+    """Return the address of an array's first element; while kernels are recorded, the array lives as long as they."""
+    if active[0]:
+        keep(array)
+    return _address(array)
 
 
 def number_bits(value: Any, dtype: str) -> int:

@@ -26,6 +26,8 @@ __all__ = ["REPLAYED", "copied", "lower"]
 REPLAYED = frozenset({
     "matmul", "linear", "rows_product", "addmm", "baddbmm", "softmax", "log_softmax", "softmax_backward",
     "log_softmax_backward", "class_loss", "class_loss_backward", "sum", "mean", "amax", "amin", "sum_to_size",
+    "conv", "conv_input", "conv_weight", "normalized", "normalized_backward", "fused_attention", "fused_attention_backward",
+    "logsumexp", "max_pool", "avg_pool", "avg_pool_transpose", "pool_gather", "pool_scatter",
 })  # fmt: skip
 
 Arrays = Callable[[Value], Any]

@@ -20,6 +20,7 @@ from wengert.runtime.calls import dtype_name, kernels, or_numpy
 from wengert.runtime.eager import kernel
 from wengert.runtime.launch import pointer
 from wengert.runtime.pool import empty
+from wengert.runtime.recording import at_each_call, current
 
 __all__ = ["avg_pool", "avg_pool_transpose", "max_pool", "pool_gather", "pool_scatter"]
 
@@ -188,7 +189,17 @@ def _by_positions(made: Any, name: str, values: Array, indices: Array, planes: A
         windows,
         pointer(outside),
     )
-    return not outside[0]
+    if current() is None:
+        return not outside[0]
+    at_each_call(lambda: _refuse_outside(outside))
+    return True
+
+
+def _refuse_outside(outside: Array) -> None:
+    """Raise IndexError if a kernel that ran met a position outside its plane."""
+    if outside[0]:
+        outside[0] = 0
+        raise IndexError("a position of a pooled element is outside the plane that it is to be taken from or added to")
 
 
 def _positions(indices: Array) -> bool:

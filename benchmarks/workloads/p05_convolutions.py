@@ -1,0 +1,141 @@
+"""P5: training steps of convolutional networks, compiled: a small one, and residual blocks with batch normalisation."""
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from benchmarks.models import convolutional, residual, scaled
+from benchmarks.training import cross_entropy_jax, framework_of, sgd_jax, train, train_jax
+from benchmarks.workload import Arrays, Case, Job, Workload
+
+CHANNELS, BLOCKS, LEARNING_RATE, MOMENTUM = 64, 3, 0.01, 0.9
+
+CASES = [
+    Case("28 x 28, batch 64", must=1.0, aim=0.7, parameters={"kind": "plain"}),
+    Case("residual blocks, 32 x 32, batch 16", must=1.0, aim=0.7, parameters={"kind": "residual"}),
+]
+
+
+def pairs() -> list[str]:
+    """Return the names of the pairs of convolution and normalisation in the residual network, in order."""
+    return ["stem", *[f"blocks.{i}.{half}" for i in range(BLOCKS) for half in ("first", "second")]]
+
+
+def data(case: Case, rng: np.random.Generator) -> Arrays:
+    """A batch, and first weights by their names in the model."""
+    if case.parameters["kind"] == "plain":
+        shapes = {"0": (32, 1, 3, 3), "2": (64, 32, 3, 3), "6": (128, 9216), "8": (10, 128)}
+        arrays = {f"{k}.weight": scaled(rng, *shape) for k, shape in shapes.items()}
+        biases = {f"{k}.bias": np.zeros(shape[0], np.float32) for k, shape in shapes.items()}
+        return {"x": _normal(rng, 64, 1, 28, 28), "y": rng.integers(0, 10, 64), **arrays, **biases}
+    arrays = {"x": _normal(rng, 16, 3, 32, 32), "y": rng.integers(0, 10, 16)}
+    for name in pairs():
+        arrays[f"{name}.0.weight"] = scaled(rng, CHANNELS, 3 if name == "stem" else CHANNELS, 3, 3)
+        arrays[f"{name}.1.weight"] = 1 + _normal(rng, CHANNELS) / 10
+        arrays[f"{name}.1.bias"] = _normal(rng, CHANNELS) / 10
+    return {**arrays, "head.weight": scaled(rng, 10, CHANNELS), "head.bias": np.zeros(10, np.float32)}
+
+
+def _normal(rng: np.random.Generator, *shape: int) -> Any:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+WORKLOAD = Workload(
+    "P5", "convolutions", "training step of a convolutional network with cross-entropy and SGD, compiled", CASES, data,
+    steps=3, tolerance=0.03,
+)  # fmt: skip
+
+
+class _Pool:
+    """Makes ``MaxPool2d`` of sizes that divide: inductor of PyTorch 2.13 gives no gradient through its own on some machines."""
+
+    def __init__(self, nn: Any) -> None:
+        self._nn = nn
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._nn, name)
+
+    def MaxPool2d(self, size: int) -> Any:
+        """Return a module: the maxima of square windows."""
+
+        class Maxima(self._nn.Module):  # type: ignore[misc, name-defined]
+            def forward(self, x: Any) -> Any:
+                b, c, h, w = x.shape
+                return x.view(b, c, h // size, size, w // size, size).amax((3, 5))
+
+        return Maxima()
+
+
+@WORKLOAD.framework("wengert", "torch", "torch compiled")
+def build(case: Case, data: Arrays, name: str) -> Job:
+    """The same program runs in all of them."""
+    framework = framework_of(name)
+    nn, loss = framework.nn, framework.nn.functional.cross_entropy
+    if case.parameters["kind"] == "residual":
+        model = residual(nn, CHANNELS, BLOCKS)
+    else:
+        model = convolutional(_Pool(nn) if name == "torch compiled" else nn)
+    return train(name, data, model, lambda x, y: loss(model(x), y), "SGD", lr=LEARNING_RATE, momentum=MOMENTUM)
+
+
+@WORKLOAD.framework("jax")
+def build_jax(case: Case, data: Arrays, name: str) -> Job:
+    """Compiled as one function, with channels last, which its convolutions like best."""
+    data = {**data, "x": np.ascontiguousarray(data["x"].transpose(0, 2, 3, 1))}
+    kernels = (lambda k: k.transpose(2, 3, 1, 0), lambda k: k.transpose(3, 2, 0, 1))
+    flat = (
+        lambda w: w.reshape(-1, 64, 12, 12).transpose(2, 3, 1, 0).reshape(9216, -1),
+        lambda w: w.reshape(12, 12, 64, -1).transpose(3, 2, 0, 1).reshape(-1, 9216),
+    )
+    layouts: dict[str, Any] = {k: kernels for k, v in data.items() if v.ndim == 4 and k != "x"}
+    layouts.update({k: (np.transpose, np.transpose) for k, v in data.items() if v.ndim == 2})
+    optimiser = sgd_jax(LEARNING_RATE, MOMENTUM)
+    if case.parameters["kind"] == "plain":
+        return train_jax(data, plain_jax(), optimiser, {**layouts, "6.weight": flat})
+    statistics = {name: (np.zeros(CHANNELS, np.float32), np.ones(CHANNELS, np.float32)) for name in pairs()}
+    return train_jax(data, residual_jax(), optimiser, layouts, statistics)
+
+
+def _convolution(x: Any, kernel: Any, padding: str) -> Any:
+    jax = importlib.import_module("jax")
+    return jax.lax.conv_general_dilated(x, kernel, (1, 1), padding, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def plain_jax() -> Any:
+    """Return the loss of the small network."""
+    jax = importlib.import_module("jax")
+
+    def loss(p: Any, x: Any, y: Any) -> Any:
+        for i in "02":
+            x = jax.nn.relu(_convolution(x, p[f"{i}.weight"], "VALID") + p[f"{i}.bias"])
+        x = x.reshape(x.shape[0], 12, 2, 12, 2, 64).max((2, 4)).reshape(x.shape[0], -1)
+        x = jax.nn.relu(x @ p["6.weight"] + p["6.bias"])
+        return cross_entropy_jax(x @ p["8.weight"] + p["8.bias"], y)
+
+    return loss
+
+
+def residual_jax() -> Any:
+    """Return the loss of the residual network, which gives new running statistics too."""
+    jax = importlib.import_module("jax")
+
+    def loss(given: Any, x: Any, y: Any) -> Any:
+        p, running = given
+        new = {}
+
+        def pair(name: str, x: Any) -> Any:
+            x = _convolution(x, p[f"{name}.0.weight"], "SAME")
+            mean, count = x.mean((0, 1, 2)), x.size // CHANNELS
+            variance = ((x - mean) ** 2).mean((0, 1, 2))
+            old = running[name]
+            new[name] = 0.9 * old[0] + 0.1 * mean, 0.9 * old[1] + 0.1 * variance * count / (count - 1)
+            return (x - mean) * (jax.lax.rsqrt(variance + 1e-5) * p[f"{name}.1.weight"]) + p[f"{name}.1.bias"]
+
+        x = jax.nn.relu(pair("stem", x))
+        for i in range(BLOCKS):
+            inner = jax.nn.relu(pair(f"blocks.{i}.first", x))
+            x = jax.nn.relu(pair(f"blocks.{i}.second", inner) + x)
+        return cross_entropy_jax(x.mean((1, 2)) @ p["head.weight"] + p["head.bias"], y), new
+
+    return loss

@@ -1,0 +1,224 @@
+"""The program fuzzer: random functions, called as they are and compiled, must do the same.
+
+Compared are results (values, dtypes, memory they share with what the function was given), errors, everything that was written, gradients and
+the state of the generator, call after call. What differs is made small and printed as code.
+
+    python -m wengert.testing.programs --count 2000 --seed 0
+"""
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import wengert as wg
+from wengert.compiling.function import Compiled
+from wengert.testing.random_programs import Case, random_case
+
+__all__ = ["Failure", "Report", "difference", "fuzz", "main", "smaller"]
+
+BACKENDS = ("reference", "native")
+
+
+class Failure(NamedTuple):
+    """A program whose compiled calls do something else: its number, the backend, what differs, and the program."""
+
+    number: int
+    backend: str
+    message: str
+    case: Case
+
+
+@dataclass
+class Report:
+    """What a run found.
+
+    Attributes:
+        count: programs tried. captured: how many ran as captured programs to the end. failures: those that differ.
+    """
+
+    count: int = 0
+    captured: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        rate = self.count / max(self.seconds, 1e-9)
+        lines = [f"{self.count} programs, {rate:.0f} a second, {self.captured} captured, {len(self.failures)} failures"]
+        return "\n".join([*(f"program {f.number}, {f.backend}: {f.message}" for f in self.failures), *lines])
+
+
+def _observed(text: str, backend: str | None) -> tuple[list[dict[str, Any]], bool]:
+    """Run the calls of a program; return what can be seen after each, and whether it was captured."""
+    space: dict[str, Any] = {}
+    exec(compile(text, "<program>", "exec"), space)
+    wg.manual_seed(7)
+    held = space["build"]()
+    step = held["step"]
+    run = step if backend is None else Compiled(step, fullgraph=False, backend=backend)
+    seen = []
+    for k, n in enumerate(space["CALLS"]):
+        try:
+            arguments = space["arguments"](n, k)
+        except Exception:
+            continue
+        seen.append(_call(run, arguments, held, space["OUTSIDE"]))
+        if backend is not None:
+            for programs in run.programs.values():
+                for program in programs:
+                    program.scramble()
+    return seen, backend is None or not run._given_up
+
+
+def _call(run: Callable[..., Any], arguments: list[Any], held: dict[str, Any], outside: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    tensors = {f"argument {i}": t for i, t in enumerate(arguments)}
+    tensors |= {name: t for name, t in held.items() if isinstance(t, wg.Tensor)}
+    before = dict(tensors)
+    try:
+        returned = run(*arguments)
+        found["result"] = [_seen(r, before) for r in returned]
+        if outside:
+            sum((r.to(wg.float64) ** 2).sum() for r in returned if isinstance(r, wg.Tensor) and r.requires_grad).backward()
+    except Exception as error:
+        found["error"] = type(error).__name__
+    for name, tensor in tensors.items():
+        found[name] = _seen(tensor, {})
+        if tensor.is_leaf:
+            found[f"{name}.grad"] = _seen(tensor.grad, {})
+    found["generator"] = _seen(wg.get_rng_state(), {})
+    return found
+
+
+def _seen(value: Any, given: dict[str, Any]) -> Any:
+    if not isinstance(value, wg.Tensor):
+        return value
+    array = value.detach().numpy()
+    shares = [name for name, t in given.items() if np.may_share_memory(array, t.detach().numpy())]
+    same = [name for name, t in given.items() if t is value]
+    return np.array(array), value.dtype, value.requires_grad, shares, same
+
+
+def difference(case: Case, backend: str) -> tuple[str, bool]:
+    """Return in words what a compiled program does otherwise ("" if nothing), and whether it was captured."""
+    text = case.text()
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        want, _ = _observed(text, None)
+        try:
+            found, captured = _observed(text, backend)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}", True
+    for k, (f, w) in enumerate(zip(found, want, strict=True)):
+        if f.get("error") != w.get("error"):
+            return f"call {k}: {f.get('error')} instead of {w.get('error')}", captured
+        if "error" in w:
+            break
+        for name, value in w.items():
+            if (why := _differs(f[name], value)) is not None:
+                return f"call {k}: {name}: {why}", captured
+    return "", captured
+
+
+def _differs(found: Any, want: Any) -> str | None:
+    if isinstance(want, list):
+        return next((f"{i}: {why}" for i, (f, w) in enumerate(zip(found, want, strict=True)) if (why := _differs(f, w))), None)
+    if not isinstance(want, tuple):
+        return None if type(found) is type(want) and (found == want or found != found) else f"{found!r} instead of {want!r}"
+    if not isinstance(found, tuple):
+        return f"{found!r} instead of a tensor"
+    (f, *got), (w, *expected) = found, want
+    if got != expected or f.shape != w.shape:
+        return f"{[f.shape, *got]} instead of {[w.shape, *expected]}"
+    if not _close(f, w):
+        return f"{f.tolist()} instead of {w.tolist()}"
+    return None
+
+
+def _close(found: Any, want: Any) -> bool:
+    if want.dtype.kind not in "fV" and want.dtype.name != "bfloat16":
+        return bool(np.array_equal(found, want))
+    bits = want.dtype.itemsize
+    f, w = found.astype(np.float64), want.astype(np.float64)
+    scale = max(1.0, float(np.max(np.abs(w), initial=0.0, where=np.isfinite(w))))
+    rtol = {2: 3e-2, 4: 1e-4}.get(bits, 1e-4)  # a step in single precision may be part of a result in double precision
+    return bool(np.allclose(f, w, rtol=rtol, atol=rtol * 1e-1 * scale, equal_nan=True))
+
+
+def _candidates(case: Case) -> Iterator[Case]:
+    for name in ("body", "held", "arguments", "returned", "calls"):
+        items = getattr(case, name)
+        for i in reversed(range(len(items))):
+            if len(items) > 1 or name in ("body", "held", "returned"):
+                yield replace(case, **{name: (*items[:i], *items[i + 1 :])})
+    if case.outside:
+        yield replace(case, outside=False)
+
+
+def smaller(case: Case, backend: str, message: str) -> Case:
+    """Return a program with fewer statements whose compiled calls still differ, in the same manner."""
+    kind = _kind(message)
+    again = True
+    while again:
+        again = False
+        for candidate in _candidates(case):
+            try:
+                found = difference(candidate, backend)[0]
+            except Exception:
+                continue
+            if found and _kind(found) == kind:
+                case, again = candidate, True
+                break
+    return case
+
+
+def _kind(message: str) -> str:
+    if not message.startswith("call"):
+        return message.split(":")[0]
+    return "error" if "instead of None" in message or "None instead" in message else "values"
+
+
+def fuzz(seed: int, start: int, stop: int, most: int = 10) -> Report:
+    """Try programs ``start`` … ``stop`` of a seed, until ``most`` of them failed."""
+    report, began = Report(), time.perf_counter()
+    for number in range(start, stop):
+        case = random_case(seed, number)
+        captured = True
+        for backend in BACKENDS:
+            message, each = difference(case, backend)
+            captured = captured and each
+            if message:
+                report.failures.append(Failure(number, backend, message, case))
+                break
+        report.count += 1
+        report.captured += captured
+        if len(report.failures) >= most:
+            break
+    report.seconds = time.perf_counter() - began
+    return report
+
+
+def main() -> int:
+    """Run as the command line says; return 0 if nothing failed."""
+    parser = argparse.ArgumentParser(description="random programs, called as they are and compiled")
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--start", type=int, default=0, help="the number of the first program")
+    parser.add_argument("--most", type=int, default=10, help="stop after so many failures")
+    parser.add_argument("--no-shrink", action="store_true", help="print failing programs as they are")
+    options = parser.parse_args()
+    report = fuzz(options.seed, options.start, options.start + options.count, options.most)
+    print(report)
+    for failure in report.failures:
+        case = failure.case if options.no_shrink else smaller(failure.case, failure.backend, failure.message)
+        print(f"\n# program {failure.number}, {failure.backend}: {difference(case, failure.backend)[0]}\n{case.text()}")
+    return 1 if report.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
