@@ -12,7 +12,10 @@ import numpy as np
 
 from benchmarks.workload import Arrays, Job
 
-__all__ = ["adam_jax", "cross_entropy_jax", "framework_of", "load_weights", "matrices_transposed", "sgd_jax", "train", "train_jax"]
+__all__ = [
+    "adam_jax", "cross_entropy_jax", "framework_of", "load_weights", "matrices_transposed", "moved", "sgd_jax", "train",
+    "train_jax",
+]  # fmt: skip
 
 BATCH = ("x", "y")
 
@@ -63,10 +66,15 @@ def train(name: str, data: Arrays, model: Any, loss_of: Callable[[Any, Any], Any
         last[0] = run(x, y)
 
     def results() -> Arrays:
-        moved = {k: p.detach().numpy() - data[k] for k, p in model.named_parameters()}
-        return {"loss": last[0].detach().numpy(), **moved}
+        weights = {k: p.detach().numpy() for k, p in model.named_parameters()}
+        return {"loss": last[0].detach().numpy(), "moved": moved(weights, data)}
 
     return Job(step, results)
+
+
+def moved(weights: Arrays, data: Arrays) -> Any:
+    """Return how far the weights came, as one vector: where a gradient is zero, such as that of the keys' bias, Adam moves by noise."""
+    return np.concatenate([(weights[k] - data[k]).reshape(-1) for k in sorted(weights)])
 
 
 # ---- JAX
@@ -112,20 +120,20 @@ def sgd_jax(lr: float, momentum: float) -> Optimiser:
 
 def train_jax(
     data: Arrays, loss_of: Callable[[Any, Any, Any], Any], optimiser: Optimiser, layouts: Layouts | None = None,
-    more: Arrays | None = None,
+    more: Any = None, batch: tuple[str, str] = BATCH,
 ) -> Job:  # fmt: skip
     """Return the training step of a pure function in JAX.
 
     Args:
         data: as for :func:`train`. loss_of: of the weights and the batch; with ``more``, ``loss_of((weights, more), x, y)`` gives
             the loss and the new ``more``. layouts: for a weight that this framework keeps in another layout, the way there and back.
-        more: what the model updates besides, such as running statistics.
+        more: what the model updates besides, such as running statistics. batch: the names of what is not a weight.
     """
     jax = importlib.import_module("jax")
     layouts = layouts or {}
     first, update = optimiser
-    weights = {k: jax.numpy.array(layouts[k][0](v) if k in layouts else v) for k, v in data.items() if k not in BATCH}
-    x, y = (jax.numpy.asarray(data[k].astype(np.int32) if data[k].dtype.kind == "i" else data[k]) for k in BATCH)
+    weights = {k: jax.numpy.array(layouts[k][0](v) if k in layouts else v) for k, v in data.items() if k not in batch}
+    x, y = (jax.numpy.asarray(data[k].astype(np.int32) if data[k].dtype.kind == "i" else data[k]) for k in batch)
 
     def training(weights: Tree, state: Tree, more: Tree, x: Any, y: Any) -> Any:
         if more is None:
@@ -142,9 +150,8 @@ def train_jax(
         held[:] = jax.block_until_ready(run(*held[:3], x, y))
 
     def results() -> Arrays:
-        found = {k: np.asarray(v) for k, v in held[0].items()}
-        moved = {k: (layouts[k][1](v) if k in layouts else v) - data[k] for k, v in found.items()}
-        return {"loss": np.asarray(held[3]), **moved}
+        weights = {k: layouts[k][1](np.asarray(v)) if k in layouts else np.asarray(v) for k, v in held[0].items()}
+        return {"loss": np.asarray(held[3]), "moved": moved(weights, data)}
 
     return Job(step, results)
 

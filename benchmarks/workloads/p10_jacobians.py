@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.training import framework_of
 from benchmarks.workload import Arrays, Case, Job, Workload
 
 CASES = [
@@ -32,7 +33,7 @@ def data(case: Case, rng: np.random.Generator) -> Arrays:
     return arrays
 
 
-WORKLOAD = Workload("P10", "jacobians", "Hessian, Jacobians, per-sample gradients, eager", CASES, data, tolerance=1e-4)
+WORKLOAD = Workload("P10", "jacobians", "Hessian, Jacobians, per-sample gradients", CASES, data, tolerance=1e-4)
 
 
 def rosenbrock(x: Any) -> Any:
@@ -41,36 +42,39 @@ def rosenbrock(x: Any) -> Any:
     return (100.0 * steps**2 + rest**2).sum()
 
 
-def work(kind: str, func: Any, tanh: Any, loss: Any, data: dict[str, Any]) -> Callable[[], Any]:
-    """Return the step of a framework with PyTorch's and JAX's names for transforms."""
-    x, weights = data["x"], tuple(data[k] for k in NAMES if k in data)
+def work(kind: str, func: Any, tanh: Any, loss: Any) -> Callable[[dict[str, Any]], Any]:
+    """Return the step, of the arrays, for a framework with PyTorch's and JAX's names for transforms."""
     if kind == "persample":
         gradients = func.vmap(func.grad(loss), (None, 0, 0))
-        return lambda: gradients(weights, x, data["y"])
+        return lambda data: gradients(tuple(data[k] for k in NAMES), data["x"], data["y"])
     if kind == "hessian":
         hessian = func.hessian(rosenbrock)
-        return lambda: (hessian(x),)
-    w0, b0, w1, b1 = weights
-    jacobian = getattr(func, kind)(lambda x: tanh(tanh(x @ w0 + b0) @ w1 + b1))
-    return lambda: (jacobian(x),)
+        return lambda data: (hessian(data["x"]),)
+
+    def network(x: Any, w0: Any, b0: Any, w1: Any, b1: Any) -> Any:
+        return tanh(tanh(x @ w0 + b0) @ w1 + b1)
+
+    jacobian = getattr(func, kind)(network)
+    return lambda data: (jacobian(data["x"], *(data[k] for k in NAMES)),)
 
 
-@WORKLOAD.framework("wengert", "torch")
+@WORKLOAD.framework("wengert", "wengert compiled", "torch", "torch compiled")
 def build(case: Case, data: Arrays, name: str) -> Job:
-    """The same program runs in both."""
-    framework = importlib.import_module(name)
-    func = importlib.import_module(f"{name}.func")
+    """The same program runs in all of them."""
+    framework = framework_of(name)
+    func = importlib.import_module(f"{framework.__name__}.func")
     tensors = {k: framework.tensor(v) for k, v in data.items()}
 
     def loss(weights: Any, x: Any, y: Any) -> Any:
         w0, b0, w1, b1 = weights
         return framework.nn.functional.cross_entropy(framework.relu(x @ w0 + b0) @ w1 + b1, y)
 
-    step = work(case.parameters["kind"], func, framework.tanh, loss, tensors)
+    step = work(case.parameters["kind"], func, framework.tanh, loss)
+    step = framework.compile(step, fullgraph=True) if "compiled" in name else step
     last: list[Any] = [None]
 
     def run() -> None:
-        last[0] = step()
+        last[0] = step(tensors)
 
     return Job(run, lambda: {str(i): t.detach().numpy() for i, t in enumerate(last[0])})
 
@@ -87,7 +91,7 @@ def build_jax(case: Case, data: Arrays, name: str) -> Job:
         return -jax.nn.log_softmax(jax.nn.relu(x @ w0 + b0) @ w1 + b1)[y]
 
     kind = case.parameters["kind"]
-    compiled = jax.jit(lambda arrays: work(kind, jax, jnp.tanh, loss, arrays)())
+    compiled = jax.jit(work(kind, jax, jnp.tanh, loss))
     last: list[Any] = [None]
 
     def run() -> None:

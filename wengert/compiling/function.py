@@ -13,8 +13,8 @@ from wengert.core.interpret import Payload
 from wengert.core.place import Place, describe, stacklevel
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor
-from wengert.errors import CaptureError
-from wengert.graph.capture import NeedsValues, NotCapturable, NotYet
+from wengert.errors import CaptureError, TransformError
+from wengert.graph.capture import NotYet
 from wengert.settings import settings
 
 __all__ = ["Compiled"]
@@ -110,7 +110,7 @@ class Compiled:
             program = capture(self.function, leaves, structure)
         except NotYet:
             return self.function(*args, **kwargs)
-        except (NeedsValues, NotCapturable) as error:
+        except TransformError as error:  # of the capture, or, if it is the function's own, raised again when that runs
             if self.fullgraph:
                 raise
             return self._give_up(leaves, structure, _reason(error))

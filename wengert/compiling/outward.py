@@ -10,9 +10,9 @@ from typing import Any
 
 from wengert.core.place import here
 from wengert.core.state import thread
-from wengert.core.tensor import from_array, node_of
-from wengert.errors import GraphFreedError
-from wengert.graph.capture import Capture
+from wengert.core.tensor import from_array, node_of, version_of
+from wengert.errors import GraphFreedError, InplaceError, MissingRuleError
+from wengert.graph.capture import Capture, NotCapturable
 from wengert.graph.ir import Graph, Value, replaced
 from wengert.graph.storage import Storage, stand_in
 from wengert.tape.api import grad
@@ -49,9 +49,26 @@ class Call:
 
     def __init__(self, outward: Outward, program: Any, leaves: Sequence[Any], found: Sequence[Any]) -> None:
         self.outward, self.program, self.leaves, self.found = outward, program, leaves, found
+        self.entries: Sequence[Any] = ()
+        self.versions: list[int] = []
 
     def again(self, entries: Sequence[Any], cotangents: Sequence[Any]) -> Any:
-        """Return the gradients as functions of everything, by running the function itself, which can be differentiated."""
+        """Return the gradients as functions of everything, by running the function itself, which can be differentiated.
+
+        Raises:
+            RuntimeError: if it cannot be run a second time. InplaceError: if it would meet other values.
+        """
+        if self.program.acts:
+            raise RuntimeError(
+                "second derivatives (create_graph=True) of a compiled function that writes, steps or draws random numbers: "
+                "they need it to be run again; compile the part that does not, or call the function uncompiled"
+            )
+        for entry, version in zip(entries, self.versions, strict=True):
+            if version_of(entry).count != version:
+                raise InplaceError(
+                    f"a tensor of shape {tuple(entry.shape)} that a compiled function read was changed in place, and a second "
+                    "derivative needs it as it was; change it out of place"
+                )
         with enable_grad():
             results = self.program.called(self.leaves)
             chosen = [results[i] for i in self.outward.results]
@@ -76,10 +93,9 @@ class CompiledFunction(Function):
     def backward(ctx: Any, *cotangents: Any) -> Any:
         """Return the gradients of the tensors from outside."""
         call = ctx.call
-        saved = ctx.saved_tensors
-        kept, entries = saved[: len(saved) - ctx.count], saved[len(saved) - ctx.count :]
+        kept = ctx.saved_tensors
         if thread.state.grad:
-            return (None, *call.again(entries, cotangents))
+            return (None, *call.again(call.entries, cotangents))
         outward = call.outward
         if outward.run is None:
             outward.run = call.program.runner(outward.graph)
@@ -94,15 +110,24 @@ def outward(level: Capture, finder: Any, results: list[tuple[int, Any]]) -> Outw
         results: (number among the graph's outputs, tensor) pairs.
     """
     roots = [(i, t, node) for i, t in results if (node := node_of(t)) is not None]
-    if not roots or not level.entries or not thread.state.grad:
+    if not roots or not thread.state.grad:
         return None
     graph = level.graph
     first = len(graph.nodes)
     cotangents = [_cotangent(level, t) for _, t, _ in roots]
-    found = _walked(level, [(node, g) for (_, _, node), g in zip(roots, cotangents, strict=True)])
+    pairs = [(node, g) for (_, _, node), g in zip(roots, cotangents, strict=True)]
+    found = _walked(level, pairs)
+    if found is None:  # the function walked back from some of them itself
+        walkable = [k for k, pair in enumerate(pairs) if _walked(level, [pair]) is not None]
+        del graph.nodes[first:]
+        _without(graph, [g for k, g in enumerate(cotangents) if k not in walkable], level)
+        roots, cotangents = [roots[k] for k in walkable], [cotangents[k] for k in walkable]
+        found = _walked(level, [pairs[k] for k in walkable]) if roots else {}
     if not found:
         del graph.nodes[first:]
         _without(graph, cotangents, level)
+        if roots:
+            raise NotCapturable("it returns what requires the gradient of a tensor that it made itself")
         return None
     given = [level.value_of(g) for g in cotangents]
     gradients = {node: level.value_of(g) for node, g in found.items()}
@@ -125,16 +150,21 @@ def _cotangent(level: Capture, tensor: Any) -> Any:
     return level.tensor(Storage(value), (), value, stand_in(held.shape, held.dtype))
 
 
-def _walked(level: Capture, roots: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    """Return the gradients at the nodes of tensors from outside; what hangs on these is run by the caller's walk."""
+def _walked(level: Capture, roots: list[tuple[Any, Any]]) -> dict[Any, Any] | None:
+    """Return the gradients at the nodes of tensors from outside; what hangs on these is run by the caller's walk.
+
+    None is returned where the function has walked the way itself, and freed it.
+    """
     targets = set(level.entries)
     extras = {node: node.extra for node in targets}
     for node in targets:
         node.extra = None
     try:
         return Walk(keep=True, create=False, place=here(1), targets=targets, into_leaves=False).run(roots)
-    except GraphFreedError:  # the function walked back itself
-        return {}
+    except GraphFreedError:
+        return None
+    except (InplaceError, MissingRuleError) as error:  # the caller will be told, if it walks
+        raise NotCapturable(f"one cannot walk back from what it returns: {error}") from error
     finally:
         for node, extra in extras.items():
             node.extra = extra

@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 
 from wengert import tree
-from wengert.compiling.decisions import Decision, Different, decide, same
+from wengert.compiling.decisions import Decision, Different, decide, generators_of, same
 from wengert.compiling.outward import Outward, outward
 from wengert.compiling.sources import Argument, Gradient, Guards, Held, Source, form_of
 from wengert.core.interpret import entered
+from wengert.core.node import Leaf
 from wengert.core.place import here
 from wengert.core.state import thread
-from wengert.core.tensor import Tensor, from_array, node_of, replay, version_of
+from wengert.core.tensor import Tensor, alias, from_array, node_of, replay, version_of
 from wengert.graph.capture import Capture, NotCapturable
 from wengert.graph.evaluate import evaluate
 from wengert.graph.ir import Graph
@@ -31,8 +32,8 @@ class Result:
     """What becomes of one tensor that the function returns.
 
     Attributes:
-        kind: "value" (a new tensor of the graph's result number ``item``), "source" (a tensor that came in, or a view of it by ``chain``) or "same" (an
-            object that is returned as it is).
+        kind: "value" (a new tensor of the graph's result number ``item``), "source" (a tensor that came in, or a view of it by
+            ``chain``), "detached" (the same without history) or "same" (an object that is returned as it is).
     """
 
     __slots__ = ("chain", "item", "kind")
@@ -69,6 +70,11 @@ class Program:
         self.arguments: Any = None
         self.plan: Plan | None = None
         self.optimised: Graph | None = None
+
+    @property
+    def acts(self) -> bool:
+        """Whether a call does more than to return something: it writes, steps, or draws random numbers."""
+        return bool(self.writes or self.gradients or self.hosts or self.effects or generators_of(self.graph))
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Run on the leaves of a call's arguments, and return what the function returns."""
@@ -150,10 +156,12 @@ class Program:
     def _made(self, result: Result, found: Sequence[Any], leaves: Sequence[Any], recorded: dict[int, Any]) -> Any:
         if result.kind == "value":
             return recorded[result.item] if result.item in recorded else from_array(found[result.item])
-        if result.kind == "source":
-            tensor = result.item.tensor(leaves)
-            return replay(result.chain, tensor) if result.chain else tensor
-        return result.item
+        if result.kind == "same":
+            return result.item
+        tensor = result.item.tensor(leaves)
+        if result.kind == "detached":
+            tensor = alias(tensor)
+        return replay(result.chain, tensor) if result.chain else tensor
 
 
 def capture(function: Callable[..., Any], leaves: Sequence[Any], structure: Any) -> Program:
@@ -244,9 +252,11 @@ def _result(level: Capture, finder: _Finder, leaf: Any, program: Program) -> Res
     if not isinstance(held, Traced):
         return Result("value", level.value_of(leaf)) if level.known(held) else Result("source", finder.source(leaf))
     source = held.storage.source
-    if source is not None and (leaf._node is None or held.chain == ()):
-        return Result("source", finder.source(source), held.chain)
-    return Result("value", level.value_of(leaf))
+    if source is not None and level.is_adopted(leaf):
+        return Result("source", finder.source(leaf))
+    if source is None or isinstance(node := node_of(leaf), Leaf):
+        return Result("value", level.value_of(leaf))
+    return Result("detached" if node is None else "source", finder.source(source), held.chain)
 
 
 def _check_overlaps(level: Capture, finder: _Finder) -> None:

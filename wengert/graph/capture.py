@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.device import devices, index_of
 from wengert.array.dtype import dtype_of
 from wengert.core.apply import execute
 from wengert.core.interpret import Level, Payload, entered
@@ -63,13 +64,14 @@ def outside() -> Iterator[None]:
 class Host:
     """Something that Python does at each call: ``do()`` gives the numbers for some inputs of the graph, or just acts.
 
-    ``peek()`` gives the numbers that the next call will, and changes nothing.
+    Attributes:
+        numbers: those of the call that was captured.
     """
 
-    __slots__ = ("do", "peek", "values")
+    __slots__ = ("do", "numbers", "values")
 
-    def __init__(self, do: Callable[[], Any], values: tuple[Value, ...], peek: Callable[[], Any]) -> None:
-        self.do, self.values, self.peek = do, values, peek
+    def __init__(self, do: Callable[[], Any], values: tuple[Value, ...], numbers: tuple[Any, ...] = ()) -> None:
+        self.do, self.values, self.numbers = do, values, numbers
 
 
 class Capture(Level):
@@ -194,6 +196,10 @@ class Capture(Level):
     # ---- tensors from outside --------------------------------------------------------
 
     def lift(self, tensor: Any) -> Any:
+        if self.known(tensor._payload) and tensor._view is None:  # views of it must find it when they give it a history
+            self._adopted.append((tensor, tensor._payload, tensor._node))
+            tensor._payload = self._lifted(tensor)._payload
+            return tensor
         out = self._lifted(tensor)
         out._node, out._cell = node_of(tensor), version_of(tensor)
         if out._node is not None and type(tensor._payload) is np.ndarray:
@@ -224,6 +230,8 @@ class Capture(Level):
     def _storage_of(self, tensor: Any) -> Storage:
         """Return the storage of a plain tensor that is no view: one for all tensors on the same memory."""
         array = tensor._payload
+        if devices.several and index_of(array.dtype):
+            raise NotCapturable(f"a tensor lies on {tensor.device}; programs run on cpu:0")
         key = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
         found = self._storages.get(key)
         if found is not None:
@@ -266,6 +274,11 @@ class Capture(Level):
 
     def write(self, name: str, tensor: Any, result: Any) -> None:
         held = tensor._payload
+        if held.storage.source is not None and thread.state.grad and (_recorded(result) or _recorded(tensor)):
+            raise NotCapturable(
+                f"{name}() writes what requires grad into a tensor from outside, which would get a history; write under "
+                "no_grad(), or return the result"
+            )
         value = self.value_of(result)
         if value.spec.dtype is not dtype_of(held.dtype):
             value = self._apply("cast", value, dtype_of(held.dtype))
@@ -392,10 +405,22 @@ class Capture(Level):
         """
         spec = Spec((), dtype_of(dtype))
         with outside():
-            count = len(numbers.peek())
-        values = [self.graph.input(spec, (), self.graph.fresh("host")) for _ in range(count)]
-        self.hosts.append(Host(numbers, tuple(values), numbers.peek))
+            found = tuple(numbers.peek())
+        values = [self.graph.input(spec, (), self.graph.fresh("host")) for _ in found]
+        self.hosts.append(Host(numbers, tuple(values), found))
         return values
+
+    def refuse(self, why: str) -> None:
+        """Refuse to capture.
+
+        Raises:
+            NotCapturable: always.
+        """
+        raise NotCapturable(why)
+
+    def is_adopted(self, tensor: Any) -> bool:
+        """Whether a tensor of the program is one from outside, that was written."""
+        return any(t is tensor for t, _, _ in self._adopted)
 
     def postpone(self, why: str) -> None:
         """Refuse to capture this time.
@@ -409,7 +434,7 @@ class Capture(Level):
 
     def effect(self, do: Callable[[], Any]) -> None:
         """Call ``do()`` at each call, after the host numbers that were asked for before."""
-        self.hosts.append(Host(do, (), tuple))
+        self.hosts.append(Host(do, ()))
 
     def formulas(self, name: str, key: Any, function: Any, apply: Any, moments: int) -> Callable[..., None]:
         """Return a function of (tensors, numbers) that enters an optimiser's formula; see :class:`Formula`."""
@@ -442,6 +467,11 @@ class Capture(Level):
         for tensor, before, _ in self.grads.values():
             tensor._grad = before
         self._adopted.clear()
+
+
+def _recorded(tensor: Any) -> bool:
+    """Whether a tensor has a history, or its base, which a write to the tensor would change."""
+    return node_of(tensor) is not None or (tensor._view is not None and tensor._view.base._node is not None)
 
 
 def _spec_of(value: Any) -> Any:

@@ -61,6 +61,10 @@ class ModuleHooks:
         self.load_post: dict[int, Hook] = {}
         self.armed = False  # whether a call must look here at all
 
+    def told(self) -> tuple[Any, ...]:
+        """Return which hooks there are, for comparison."""
+        return tuple(tuple(getattr(self, name)) for name in self.__slots__ if name != "armed")
+
     def on_call(self) -> bool:
         """True if any hook concerns a call of the module."""
         return bool(self.forward_pre or self.forward or self.backward_pre or self.backward)

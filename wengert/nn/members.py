@@ -18,6 +18,8 @@ def _told(value: Any) -> Any:
     """Return an attribute as it is compared: plain values as they are, tables by what they hold, the rest by identity."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if hasattr(value, "told"):
+        return value.told()
     if isinstance(value, dict | list | tuple):
         return type(value), tuple(map(_told, value.items() if isinstance(value, dict) else value))
     return id(value)

@@ -27,7 +27,7 @@ REPLAYED = frozenset({
     "matmul", "linear", "rows_product", "addmm", "baddbmm", "softmax", "log_softmax", "softmax_backward",
     "log_softmax_backward", "class_loss", "class_loss_backward", "sum", "mean", "amax", "amin", "sum_to_size",
     "conv", "conv_input", "conv_weight", "normalized", "normalized_backward", "fused_attention", "fused_attention_backward",
-    "logsumexp", "max_pool", "avg_pool", "avg_pool_transpose", "pool_gather", "pool_scatter",
+    "count_targets", "logsumexp", "max_pool", "avg_pool", "avg_pool_transpose", "pool_gather", "pool_scatter",
 })  # fmt: skip
 
 Arrays = Callable[[Value], Any]
@@ -180,7 +180,7 @@ def _view(op: Op, node: Node, arrays: Arrays, outs: Sequence[Any], recording: Re
         return results
     if op.name not in ("reshape", "view", "flatten", "contiguous", "clone"):
         return None
-    whole = np.empty(source.shape, source.dtype)
+    whole = recording.scratch(source.shape, source.dtype)
     recording.kept.append(whole)
     copied(source, whole, recording)
     return [whole.reshape(outs[0].shape)]
@@ -296,12 +296,21 @@ def _fused(op: Fused, node: Node, arrays: Arrays, outs: Sequence[Any], recording
 def _one_by_one(body: Graph, given: dict[Value, Any], outs: Sequence[Any], recording: Recording) -> list[Any]:
     """Record the nodes of a body apart."""
     held = given | body.constants
-    places = dict(zip(body.outputs, outs, strict=True))
+    final = dict(zip(body.outputs, outs, strict=True))
+    last = {v: k for k, node in enumerate(body.nodes) for v in node.inputs}
+    made = {v: k for k, node in enumerate(body.nodes) for v in node.results}
+    places = {
+        v: out for v, out in final.items()
+        if not any(np.may_share_memory(out, x) and last.get(inner, -1) > made.get(v, -1) for inner, x in given.items())
+    }  # fmt: skip
     for node in body.nodes:
-        memory = [places[v] if v in places else np.empty(v.shape, v.dtype.numpy) for v in node.results]
+        memory = [places[v] if v in places else recording.scratch(v.shape, v.dtype.numpy) for v in node.results]
         recording.kept += memory
         held.update(zip(node.results, lower(node, held.__getitem__, memory, recording), strict=True))
-    return [held[v] for v in body.outputs]
+    for value, out in final.items():
+        if held[value].__array_interface__ != out.__array_interface__:
+            recording.copy(held[value], out)
+    return list(outs)
 
 
 def _product(body: Graph, given: dict[Value, Any], outs: Sequence[Any], recording: Recording) -> list[Any]:

@@ -16,6 +16,7 @@ from wengert.graph.ir import Graph, Value
 from wengert.graph.operations import Draw, Formula, Fused
 from wengert.runtime.executor import Table
 from wengert.runtime.lowering import lower
+from wengert.runtime.plan_memory import Scratch, Values
 from wengert.runtime.pool import empty
 from wengert.runtime.recording import Recording, Task, recording
 
@@ -55,7 +56,7 @@ class Plan:
             what is written may be computed in the memory of an input.
 
     Attributes:
-        steps: what is run, in order. arrays: where each value lies.
+        steps: what is run, in order. arrays: where each value lies. values, scratch: the memory.
     """
 
     def __init__(self, graph: Graph, bound: Sequence[Any], *, in_place: bool = True) -> None:
@@ -71,15 +72,17 @@ class Plan:
         self._changing = [(i, self.buffers[i]) for i, array in enumerate(bound) if array is None]
         self._fixed = [(i, array) for i, array in enumerate(bound) if array is not None]
         self.steps: list[Any] = []
-        self._own: list[Any] = []
         self._build(self._in_place() if in_place else {})
 
     def _build(self, places: dict[Value, Any]) -> None:
-        whole = Recording()
+        self.values = Values(self.graph, places, lambda node: _is_elementwise(node.op) and not _is_formulas(node.op))
+        self.scratch, whole = Scratch(), Recording()
         for node in self.graph.nodes:
-            outs = [places[v] if v in places else self._memory(v) for v in node.results]
+            outs = [places[v] if v in places else self.values.array(v) for v in node.results]
             with recording() as recorded:
+                recorded.scratch = self.scratch.take
                 found = lower(node, self.arrays.__getitem__, outs, recorded)
+            self.scratch.leave(found)
             whole.tasks += recorded.tasks
             whole.kept += recorded.kept
             self.arrays.update(zip(node.results, found, strict=True))
@@ -88,15 +91,16 @@ class Plan:
         self._kept = whole.kept
         self._moved = self._written_elsewhere()
 
-    def _memory(self, value: Value) -> Any:
-        array = empty(value.shape, value.dtype.numpy)
-        self._own.append(array.reshape(-1))
-        return array
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the plan's own memory: the arena, scratch, and copies of arguments."""
+        own = (a.nbytes for a, b in zip(self.buffers, self.bound, strict=True) if b is None)
+        return int(self.values.arena.size + sum(b.size for b in self.scratch.blocks) + sum(own))
 
     def scramble(self) -> None:
         """Overwrite all memory that a run must write before it reads it."""
-        for array in self._own:
-            array.view(np.uint8).fill(0xA5)
+        for block in (self.values.block, *self.scratch.blocks):
+            block.fill(0xA5)
 
     def _in_place(self) -> dict[Value, Any]:
         """Return the values that may be computed where an input lies, because nothing reads the input after them."""
@@ -116,7 +120,7 @@ class Plan:
                 value in made and value not in found and target not in outputs and target not in aliased
                 and last.get(target, -1) <= made[value] and array.flags.c_contiguous
                 and self.bound[self.graph.inputs.index(target)] is not None
-                and _is_elementwise(value.node.op)
+                and _is_elementwise(value.node.op) and _reads_once(value.node, target)
             ):  # fmt: skip
                 found[value] = array
         return found
@@ -154,6 +158,18 @@ class Plan:
             *(held[value].copy() for value in self.graph.outputs),
             *(held[value].copy() if value in moved else held[value] for _, value in self.graph.writes),
         ]
+
+
+def _is_formulas(op: Any) -> bool:
+    return isinstance(op, Fused) and op.kind == "formulas"
+
+
+def _reads_once(node: Any, target: Value) -> bool:
+    """Whether no more than one of the kernels of a node reads a value."""
+    if not _is_formulas(node.op):
+        return True
+    inner = [i for i, outer in zip(node.op.body.inputs, node.arguments, strict=True) if outer is target]
+    return sum(any(v in inner for v in n.inputs) for n in node.op.body.nodes) <= 1
 
 
 def _is_elementwise(op: Any) -> bool:

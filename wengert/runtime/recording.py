@@ -39,7 +39,8 @@ class Recording:
 
     Attributes:
         tasks: launches, and functions that Python calls between them. kept: everything they point to.
-        provide: returns memory for an array of (shape, dtype) that a kernel makes, or None. copy: records that an array is
+        provide: returns memory for an array of (shape, dtype) that a kernel makes as a result, or None. scratch: returns memory
+            for any other. copy: records that an array is
             copied, and cast, into another.
     """
 
@@ -47,6 +48,7 @@ class Recording:
         self.tasks: list[Task | Callable[[], Any]] = []
         self.kept: list[Any] = []
         self.copy: Callable[[Any, Any], None] = self._copy_later
+        self.scratch: Callable[..., Any] = np.empty
         self.provide: Callable[[tuple[int, ...], Any], Any] = lambda shape, dtype: None
 
     def _copy_later(self, source: Any, out: Any) -> None:
@@ -61,7 +63,7 @@ class Recording:
     def empty(self, shape: Any, dtype: Any) -> Any:
         """Return memory for a result or for scratch; NumPy may not write into it."""
         found = self.provide(shape, dtype)
-        array = np.empty(shape, dtype) if found is None else found
+        array = self.scratch(shape, dtype) if found is None else found
         view = array.view()
         view.flags.writeable = False
         self.kept += array, view
@@ -100,7 +102,7 @@ def ascontiguous(array: Any, dtype: Any = None) -> Any:
     mine = current()
     if mine is None or (array.flags.c_contiguous and (dtype is None or array.dtype == dtype)):
         return np.ascontiguousarray(array, dtype)
-    whole = np.empty(array.shape, array.dtype if dtype is None else dtype)
+    whole = mine.scratch(array.shape, array.dtype if dtype is None else dtype)
     mine.kept.append(whole)
     mine.copy(array, whole)
     return whole

@@ -12,7 +12,7 @@ from wengert.codegen.target import host
 from wengert.loops.layout import space
 from wengert.loops.reducing import COLUMNS, Reduction, reduction
 from wengert.loops.rows import arithmetic
-from wengert.loops.scalar import DTYPES, Scalar, cast, is_float
+from wengert.loops.scalar import DTYPES, Scalar, cast, const, is_float, make
 from wengert.loops.tracing import Untraceable, name_of
 from wengert.operators.reduce import summed_dtype
 from wengert.runtime.ahead import Ahead
@@ -20,6 +20,7 @@ from wengert.runtime.eager import kernel
 from wengert.runtime.launch import Launcher, pointer
 from wengert.runtime.pool import empty
 from wengert.runtime.recent import Recent
+from wengert.runtime.recording import active, at_each_call, current, writable
 
 __all__ = ["reduce"]
 
@@ -148,11 +149,20 @@ def _value(dtype: str) -> Element:
     return lambda x, i: (cast(cast(x, arithmetic(x.dtype)) if is_float(x.dtype) else x, dtype),)
 
 
+def _combined(combine: Any, parts: Any) -> Any:
+    """Return the parts of a reduction as one; while kernels are recorded, that is done at each call."""
+    if not active[0] or current() is None:
+        return combine(parts)
+    out = empty(parts.shape[1:], parts.dtype)
+    at_each_call(lambda: np.copyto(writable(out), combine(parts)))
+    return out
+
+
 def _finished(found: Any, combine: Any, array: Any, dims: Any, keepdim: Any) -> Any:
     """Combine the parts of a reduction and give the result its shape."""
     if found is NotImplemented:
         return NotImplemented
-    out = found[0][0, ...] if len(found[0]) == 1 else combine(found[0])
+    out = found[0][0, ...] if len(found[0]) == 1 else _combined(combine, found[0])
     if not keepdim:
         return out
     dims = range(array.ndim) if dims is None else [d % array.ndim for d in ((dims,) if isinstance(dims, int) else dims)]
@@ -185,6 +195,20 @@ def sum_to_size(input: Any, size: Any) -> Any:
         return NotImplemented
     found = _sum(input, dims, True, dtype_of(input.dtype))
     return found if found is NotImplemented else found.reshape(tuple(size))
+
+
+@kernel("count_targets")
+def count_targets(target: Any, ignore_index: int, dtype: DType) -> Any:
+    """Return the number of targets that are not ignored."""
+    if dtype.numpy not in (np.float32, np.float64) or target.dtype != np.int64 or not target.ndim:
+        return NotImplemented
+    name = name_of(dtype.numpy)
+
+    def counted(x: Scalar, i: Scalar) -> tuple[Scalar, ...]:
+        return (cast(make("ne", (x, const(ignore_index, "i64"))), name),)
+
+    found = reduce(target, None, "sum", dtype.numpy, counted, f"not {ignore_index} as {name}")
+    return _finished(found, lambda parts: np.add.reduce(parts, axis=0), target, None, False)
 
 
 @kernel("mean")

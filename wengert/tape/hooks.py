@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wengert.core.node import Leaf, Node
+from wengert.core.structure import structure
 from wengert.core.tensor import Tensor, node_of
 from wengert.errors import DTypeError, ShapeError
 
@@ -26,6 +27,7 @@ class RemovableHandle:
 
     def remove(self) -> None:
         """Remove the hook; a second call does nothing."""
+        structure.changes += 1
         self.hooks.pop(self.id, None)
 
     def __enter__(self) -> "RemovableHandle":
@@ -39,6 +41,7 @@ def add_hook(hooks: dict[int, Any], hook: Callable[..., Any], prepend: bool = Fa
     """Enter a hook in a table and return its handle."""
     if not callable(hook):
         raise TypeError(f"a hook must be callable, got {type(hook).__name__}")
+    structure.changes += 1  # compiled programs look whether it concerns them
     handle = RemovableHandle(hooks)
     if prepend:
         rest = dict(hooks)

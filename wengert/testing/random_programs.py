@@ -216,7 +216,8 @@ def random_case(seed: int, number: int) -> Case:
     names = [k for k in grown.names() if k[0] == "v" or source.random() < 0.2]
     returned = [k for k in names if source.random() < 0.6] or names[-1:]
     calls = source.choice(((3, 3, 3), (3, 3, 3, 3), (3, 2, 3), (3, 1, 4, 3)))
-    return Case(tuple(held), tuple(arguments), tuple(body), tuple(returned), calls, source.random() < 0.4)
+    outside = source.random() < 0.4 and not any("backward(" in s or "grad(" in s for s in body)
+    return Case(tuple(held), tuple(arguments), tuple(body), tuple(returned), calls, outside)
 
 
 def _start(grown: _Growing, source: random.Random) -> tuple[list[str], list[tuple[str, str]]]:
