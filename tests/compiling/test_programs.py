@@ -113,7 +113,9 @@ def test_values(name: str, backend: str) -> None:
     assert len(programs(run)) == 1
 
 
-DIFFERENTIABLE = [n for n in FUNCTIONS if n not in ("mixed dtypes", "several results", "nothing", "identity", "reads alias")]
+DIFFERENTIABLE = [
+    n for n in FUNCTIONS if n not in ("mixed dtypes", "several results", "nothing", "identity", "reads alias")
+]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -164,7 +166,8 @@ def test_transforms_outside_and_inside(backend: str) -> None:
     np.testing.assert_allclose(wg.func.hessian(run)(x).numpy(), np.diag(6 * a), atol=1e-12)
     np.testing.assert_allclose(wg.func.vmap(run)(drawn(4, 3)).numpy(), (drawn(4, 3).numpy() ** 3).sum(1))
     np.testing.assert_allclose(compiled(wg.func.hessian(square), backend)(x).numpy(), np.diag(6 * a), atol=1e-12)
-    np.testing.assert_allclose(compiled(wg.func.vmap(wg.func.grad(square)), backend)(drawn(4, 3)).numpy(), 3 * drawn(4, 3).numpy() ** 2)
+    each = compiled(wg.func.vmap(wg.func.grad(square)), backend)
+    np.testing.assert_allclose(each(drawn(4, 3)).numpy(), 3 * drawn(4, 3).numpy() ** 2)
     np.testing.assert_allclose(compiled(compiled(square, backend), backend)(x).numpy(), (a**3).sum())
 
 
@@ -274,7 +277,8 @@ def test_what_is_guarded() -> None:
     x = drawn(2, 3, dtype=np.float32)
 
     def count(*args: Any, **kwargs: Any) -> int:
-        np.testing.assert_allclose(step(*args, **kwargs).detach().numpy(), run(*args, **kwargs).detach().numpy(), rtol=1e-5, atol=1e-6)
+        found, want = (f(*args, **kwargs).detach().numpy() for f in (step, run))
+        np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)
         return len(programs(step))
 
     assert count(x) == 1
@@ -313,7 +317,8 @@ def test_modes_of_a_module() -> None:
     for a, b in zip(model.buffers(), plain.buffers(), strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-6)
     assert len(programs(run.compiled)) == 2
-    assert run.training and len(list(run.parameters())) == 4
+    assert run.training
+    assert len(list(run.parameters())) == 4
     assert set(run.state_dict()) == set(plain.state_dict())
 
 
@@ -491,10 +496,11 @@ def test_nothing_is_written_on_a_way_that_is_not_taken() -> None:
 
 def test_too_many_ways_are_run_as_they_are() -> None:
     run = wg.compile(lambda x: x * x.sum().item())
+    inputs = [drawn(2, seed=seed) for seed in range(30)]
     with pytest.warns(RuntimeWarning, match=r"test_programs\.py:\d+.*more than 16 values"):
-        for seed in range(30):
-            x = drawn(2, seed=seed)
-            np.testing.assert_array_equal(run(x).numpy(), (x * x.sum()).numpy())
+        found = [run(x) for x in inputs]
+    for x, got in zip(inputs, found, strict=True):
+        np.testing.assert_array_equal(got.numpy(), (x * x.sum()).numpy())
 
 
 def test_what_cannot_be_captured() -> None:
@@ -591,4 +597,5 @@ def test_memory_does_not_grow_with_calls() -> None:
         run(x, y)
     gc.collect()
     assert len(gc.get_objects()) - before < 50
-    assert isinstance(model, wg.nn.Module) and isinstance(run, Compiled)
+    assert isinstance(model, wg.nn.Module)
+    assert isinstance(run, Compiled)

@@ -20,8 +20,8 @@ def compile(  # noqa: A001 - PyTorch's name
     numbers, running statistics. Tensors that the function holds are read at each call, and those it writes are written.
     Python's own effects (printing, appending to a list) happen when it is captured, and not again.
 
-    A program is made for shapes, dtypes and options of its arguments, for modules in one mode, and for the way the function took
-    where it asked for values; another one is made when these change.
+    A program is made for shapes, dtypes and options of its arguments, for modules in one mode, and for the way that the
+    function took where it asked for values; another one is made when these change.
 
     Args:
         model: the function, method or module; without it, a decorator is returned.

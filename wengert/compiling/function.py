@@ -1,6 +1,7 @@
 """``wengert.compile``: a function that is captured when it is first called, and run as a program from then on."""
 
 import functools
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from wengert.settings import settings
 __all__ = ["Compiled"]
 
 
+FORMS, PROGRAMS = 256, 32  # that are kept: of arguments, and for each of them
 WAYS = 16  # through a function for one form of arguments, past which it is run as it is
 
 
@@ -34,6 +36,10 @@ class Compiled:
         self._given_up = False
         self._latest: tuple[Any, list[Program]] = (None, [])
         self._plain: dict[int, Any] = {}
+        self._lock, self._running = threading.RLock(), False
+
+    def __reduce__(self) -> Any:
+        return _compiled, (self.function, self.fullgraph, self.backend)
 
     def _flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Sequence[Any], Any]:
         """Return the leaves of the arguments, and their structure, which for tensors alone is known by their number."""
@@ -45,9 +51,19 @@ class Compiled:
         return tree.flatten((args, kwargs))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        state = thread.state
-        if state.levels or self._given_up:
+        if thread.state.levels or self._given_up:
             return self.function(*args, **kwargs)
+        with self._lock:  # the memory of a program is for one call at a time
+            if not self._running:
+                self._running = True
+                try:
+                    return self._called(args, kwargs)
+                finally:
+                    self._running = False
+        return self.function(*args, **kwargs)  # called by what it calls
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        state = thread.state
         leaves, structure = self._flat(args, kwargs)
         key = (structure, _forms(leaves), state.grad, state.inference, settings.default_dtype)
         if key == self._latest[0]:
@@ -117,7 +133,11 @@ class Compiled:
         program.prepare(self.backend, leaves)
         if why:
             self.retraces.append(why)
-        self.programs[key].insert(0, program)
+        known = self.programs.setdefault(key, [])
+        known.insert(0, program)
+        del known[PROGRAMS:]
+        while len(self.programs) > FORMS:
+            del self.programs[next(iter(self.programs))]
         return self._run(key, program, leaves, structure)
 
     def _give_up(self, leaves: Sequence[Any], structure: Any, why: str) -> Any:
@@ -135,6 +155,11 @@ class Compiled:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
+
+
+def _compiled(function: Callable[..., Any], fullgraph: bool, backend: str) -> Compiled:
+    """Return a compiled function without programs: what a pickled or copied one becomes."""
+    return Compiled(function, fullgraph=fullgraph, backend=backend)
 
 
 def _reason(error: Exception) -> str:

@@ -5,6 +5,7 @@ captured too, as a second graph. What it needs of the first becomes results of t
 the whole is one node.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,12 +30,13 @@ class Outward:
     Attributes:
         graph: from cotangents and what is kept to gradients. results: which of the first graph's results are differentiated.
         kept: which of them the second graph takes, after the cotangents. entries: the sources that gradients are for.
-        run: computes the graph from arrays; made when first needed.
+        run: computes the graph from arrays, one call at a time (``lock``), for its memory is its own; made when first needed.
     """
 
     def __init__(self, graph: Graph, results: list[int], kept: list[int], entries: list[Any]) -> None:
         self.graph, self.results, self.kept, self.entries = graph, results, kept, entries
         self.run: Callable[[Sequence[Any]], list[Any]] | None = None
+        self.lock = threading.Lock()
 
     def record(self, program: Any, leaves: Sequence[Any], found: Sequence[Any]) -> dict[int, Any]:
         """Return the differentiated results of a call as tensors, recorded as one node of the caller's graph."""
@@ -84,9 +86,9 @@ class CompiledFunction(Function):
         found = call.found
         made = tuple(from_array(found[i]) for i in call.outward.results)
         by_place = dict(zip(call.outward.results, made, strict=True))
-        ctx.save_for_backward(*(by_place[i] if i in by_place else from_array(found[i]) for i in call.outward.kept), *entries)
-        ctx.call, ctx.count = call, len(entries)
-        call.found = ()
+        ctx.save_for_backward(*(by_place[i] if i in by_place else from_array(found[i]) for i in call.outward.kept))
+        ctx.call, call.found = call, ()
+        call.entries, call.versions = entries, [version_of(e).count for e in entries]
         return made
 
     @staticmethod
@@ -97,9 +99,10 @@ class CompiledFunction(Function):
         if thread.state.grad:
             return (None, *call.again(call.entries, cotangents))
         outward = call.outward
-        if outward.run is None:
-            outward.run = call.program.runner(outward.graph)
-        found = outward.run([t._payload for t in (*cotangents, *kept)])
+        with outward.lock:
+            if outward.run is None:
+                outward.run = call.program.runner(outward.graph)
+            found = outward.run([t._payload for t in (*cotangents, *kept)])
         return (None, *map(from_array, found))
 
 

@@ -9,6 +9,7 @@ from wengert import tree
 from wengert.compiling.decisions import Decision, Different, decide, generators_of, same
 from wengert.compiling.outward import Outward, outward
 from wengert.compiling.sources import Argument, Gradient, Guards, Held, Source, form_of
+from wengert.compiling.surroundings import PLAIN, Surroundings
 from wengert.core.interpret import entered
 from wengert.core.node import Leaf
 from wengert.core.place import here
@@ -174,10 +175,12 @@ def capture(function: Callable[..., Any], leaves: Sequence[Any], structure: Any)
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     level.arguments = {id(t): t for t in tensors}
     args, kwargs = tree.unflatten(leaves, structure)
+    around = Surroundings(function, [leaf for leaf in leaves if not isinstance(leaf, (Tensor, *PLAIN))])
     with entered(level):
         returned = function(*args, **kwargs)
         program = _program(level, leaves, returned)
     program.function, program.arguments = function, structure
+    program.guards.questions += around.unchanged()
     return program
 
 

@@ -198,6 +198,10 @@ class Level:
         """
         return None
 
+    def sampled(self, name: str, generator: Any, sampler: Any, shape: tuple[int, ...], parameters: Any) -> Any:
+        """Return what a level that takes plain tensors makes of a random draw."""
+        raise NotImplementedError
+
     def stacked(self, tensor: Any) -> Any:
         """Return a tensor of levels below, which has the examples in front, as one of this level."""
         raise NotImplementedError

@@ -20,7 +20,7 @@ from wengert.core.place import Place, here
 from wengert.core.registry import operators
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array, node_of, version_of
-from wengert.errors import CaptureError
+from wengert.errors import CaptureError, TransformError
 from wengert.graph.ir import Graph, Value, values_in
 from wengert.graph.operations import Draw, Formula
 from wengert.graph.storage import Storage, Traced, stand_in
@@ -404,19 +404,14 @@ class Capture(Level):
             numbers: a function that returns a tuple; its ``peek()`` returns the same, and changes nothing.
         """
         spec = Spec((), dtype_of(dtype))
-        with outside():
-            found = tuple(numbers.peek())
+        try:
+            with outside():
+                found = tuple(numbers.peek())
+        except TransformError as error:
+            raise NotCapturable("an optimiser steps twice in one call, which numbers its steps by what lies in memory") from error
         values = [self.graph.input(spec, (), self.graph.fresh("host")) for _ in found]
         self.hosts.append(Host(numbers, tuple(values), found))
         return values
-
-    def refuse(self, why: str) -> None:
-        """Refuse to capture.
-
-        Raises:
-            NotCapturable: always.
-        """
-        raise NotCapturable(why)
 
     def is_adopted(self, tensor: Any) -> bool:
         """Whether a tensor of the program is one from outside, that was written."""

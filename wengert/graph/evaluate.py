@@ -7,7 +7,6 @@ import numpy as np
 
 from wengert.core.apply import execute
 from wengert.core.operator import Op
-from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array
 from wengert.graph.ir import Graph, Node, Value, replaced
 from wengert.tape.modes import no_grad

@@ -71,6 +71,8 @@ class Traced(Payload):
 
     __slots__ = ("array", "chain", "seen", "storage", "value")
 
+    level: Any
+
     def __init__(self, level: Any, storage: Storage, chain: tuple[Any, ...], value: Value, array: Any) -> None:
         self.level, self.storage, self.chain, self.value, self.array = level, storage, chain, value, array
         self.seen = storage.value

@@ -149,7 +149,7 @@ def converted(tensor: Any, dtype: Any) -> Any:
     held = tensor._payload
     if not isinstance(held, Element):
         return from_array(held.astype(dtype))
-    return from_array(Element(held.symbol.astype(dtype), held.level))
+    return held.level._tensor(held.symbol.astype(dtype))
 
 
 def trace_update(

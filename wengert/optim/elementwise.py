@@ -116,8 +116,6 @@ class Elementwise(Optimizer):
             state = self.state[param]
             if not state and (names or self.counts):
                 captures.postpone(f"{type(self).__name__} makes its state in the first step")
-            if any(isinstance(v, Tensor) and type(v._payload) is not np.ndarray for v in state.values()):
-                captures.refuse(f"{type(self).__name__} steps twice in one call; its steps are counted between calls")
             with captures.outside():
                 step = state["step"].item() if self.counts else 0.0
             alike.setdefault((step, id(param) if self.per_parameter else 0, param.dtype), []).append((param, state))

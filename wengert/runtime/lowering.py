@@ -244,7 +244,9 @@ def _castless(op: Op, arguments: Sequence[Any]) -> bool:
 def _held(argument: Any, arrays: Arrays) -> Any:
     if isinstance(argument, Value):
         return arrays(argument)
-    return [_held(a, arrays) for a in argument] if isinstance(argument, tuple) and argument and isinstance(argument[0], Value) else argument  # fmt: skip
+    if isinstance(argument, tuple) and argument and isinstance(argument[0], Value):
+        return [arrays(a) for a in argument]
+    return argument
 
 
 def _dense(argument: Any) -> Any:

@@ -52,8 +52,8 @@ class Plan:
     """A graph, ready to run again and again.
 
     Args:
-        graph: the program. bound: for each input the array that it is at every call, or None where it differs. in_place: whether
-            what is written may be computed in the memory of an input.
+        graph: the program. bound: for each input the array that it is at every call, or None where it differs.
+        in_place: whether what is written may be computed in the memory of an input.
 
     Attributes:
         steps: what is run, in order. arrays: where each value lies. values, scratch: the memory.
@@ -86,8 +86,9 @@ class Plan:
             whole.tasks += recorded.tasks
             whole.kept += recorded.kept
             self.arrays.update(zip(node.results, found, strict=True))
-        for launches, tasks in groupby(whole.tasks, lambda task: isinstance(task, Task)):
-            self.steps += [Native(list(tasks))] if launches else tasks  # type: ignore[arg-type]
+        for launches, some in groupby(whole.tasks, lambda task: isinstance(task, Task)):
+            tasks: list[Any] = list(some)
+            self.steps += [Native(tasks)] if launches else tasks
         self._kept = whole.kept
         self._moved = self._written_elsewhere()
 
@@ -115,12 +116,12 @@ class Plan:
         found: dict[Value, Any] = {}
         aliased = self._aliased()
         for target, value in self.graph.writes:
-            array = self.arrays[target]
+            array, node = self.arrays[target], value.node
             if (
-                value in made and value not in found and target not in outputs and target not in aliased
-                and last.get(target, -1) <= made[value] and array.flags.c_contiguous
+                node is not None and value in made and value not in found and target not in outputs
+                and target not in aliased and last.get(target, -1) <= made[value] and array.flags.c_contiguous
                 and self.bound[self.graph.inputs.index(target)] is not None
-                and _is_elementwise(value.node.op) and _reads_once(value.node, target)
+                and _is_elementwise(node.op) and _reads_once(node, target)
             ):  # fmt: skip
                 found[value] = array
         return found

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "Recording", "Task", "active", "ascontiguous", "at_each_call", "current", "keep", "paused", "recording", "reshaped", "writable",
+    "Recording", "Task", "active", "ascontiguous", "at_each_call", "current", "keep", "paused", "recording", "reshaped",
+    "writable",
 ]  # fmt: skip
 
 _HEADER = struct.Struct("qqq")
@@ -28,7 +29,7 @@ class Task(NamedTuple):
     """
 
     address: int
-    count: int
+    steps: int
     grain: int
     arguments: bytes
     checked: bool
@@ -56,9 +57,9 @@ class Recording:
 
     def launch(self, call: bytes, checked: bool = False) -> None:
         """Add a task, given as :func:`wengert.runtime.workers.launch` takes it."""
-        address, count, grain = _HEADER.unpack_from(call)
-        if count > 0:
-            self.tasks.append(Task(address, count, grain, call[_HEADER.size :], checked))
+        address, steps, grain = _HEADER.unpack_from(call)
+        if steps > 0:
+            self.tasks.append(Task(address, steps, grain, call[_HEADER.size :], checked))
 
     def empty(self, shape: Any, dtype: Any) -> Any:
         """Return memory for a result or for scratch; NumPy may not write into it."""
