@@ -23,7 +23,7 @@ class Row:
     Attributes:
         framework: its name in the workload.
         failure: why it has no time: not installed, failed, or results that disagree.
-        first: seconds to build the work and do it once.
+        first: seconds to build the work and do it once, without the import.
         error: the largest relative error of its results.
         rounds: what was measured.
         ratio: its time over the best peer's, the median over the rounds.

@@ -4,7 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Sizes", "convolutional", "gpt", "gpt_weights", "residual"]
+__all__ = [
+    "Sizes", "convolutional", "convolutional_weights", "gpt", "gpt_weights", "normal", "residual", "residual_weights", "scaled",
+]  # fmt: skip
 
 
 def convolutional(nn: Any) -> Any:
@@ -13,6 +15,14 @@ def convolutional(nn: Any) -> Any:
         nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
         nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 10),
     )  # fmt: skip
+
+
+def convolutional_weights(rng: np.random.Generator, batch: int = 64) -> dict[str, Any]:
+    """Return a batch and first weights by their names in :func:`convolutional`."""
+    shapes = {"0": (32, 1, 3, 3), "2": (64, 32, 3, 3), "6": (128, 9216), "8": (10, 128)}
+    weights = {f"{k}.weight": scaled(rng, *shape) for k, shape in shapes.items()}
+    biases = {f"{k}.bias": np.zeros(shape[0], np.float32) for k, shape in shapes.items()}
+    return {"x": normal(rng, batch, 1, 28, 28), "y": rng.integers(0, 10, batch), **weights, **biases}
 
 
 def residual(nn: Any, channels: int, blocks: int) -> Any:
@@ -45,6 +55,16 @@ def residual(nn: Any, channels: int, blocks: int) -> Any:
             return self.head(self.blocks(self.stem(x).relu()).mean((2, 3)))
 
     return Residual()
+
+
+def residual_weights(rng: np.random.Generator, channels: int, blocks: int, batch: int = 16) -> dict[str, Any]:
+    """Return a batch and first weights by their names in :func:`residual`."""
+    arrays: dict[str, Any] = {"x": normal(rng, batch, 3, 32, 32), "y": rng.integers(0, 10, batch)}
+    for name in ("stem", *[f"blocks.{i}.{half}" for i in range(blocks) for half in ("first", "second")]):
+        arrays[f"{name}.0.weight"] = scaled(rng, channels, 3 if name == "stem" else channels, 3, 3)
+        arrays[f"{name}.1.weight"] = 1 + normal(rng, channels) / 10
+        arrays[f"{name}.1.bias"] = normal(rng, channels) / 10
+    return {**arrays, "head.weight": scaled(rng, 10, channels), "head.bias": np.zeros(10, np.float32)}
 
 
 class Sizes(NamedTuple):
@@ -118,6 +138,11 @@ def gpt_weights(sizes: Sizes, rng: np.random.Generator) -> dict[str, Any]:
             arrays[f"blocks.{i}.{name}.weight"] = scaled(rng, *shape)
             arrays[f"blocks.{i}.{name}.bias"] = np.zeros(shape[0], np.float32)
     return arrays
+
+
+def normal(rng: np.random.Generator, *shape: int) -> Any:
+    """Return normal numbers in float32."""
+    return rng.standard_normal(shape).astype(np.float32)
 
 
 def scaled(rng: np.random.Generator, *shape: int) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import Watch
-from benchmarks.workload import Arrays, Case, Job, Limits, Round, RunnerError, Workload
+from benchmarks.workload import Arrays, Case, Job, Limits, Round, RunnerError, Workload, framework_of
 
 __all__ = ["Process"]
 
@@ -101,8 +101,9 @@ def _serve(connection: Connection, module: str, case: str, framework: str) -> No
 
 
 def _build(workload: Workload, case: Case, framework: str) -> tuple[float, Job]:
-    """Return the seconds to the end of the first step, and the job after all steps that are compared."""
+    """Return the seconds from the imported framework to the end of the first step, and the job after all steps compared."""
     data: Arrays = workload.data(case)
+    framework_of(framework)
     start = time.perf_counter()
     job = workload.builders[framework](case, data, framework)
     job.step()

@@ -10,19 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.workload import Arrays, Job
+from benchmarks.workload import Arrays, Job, framework_of
 
 __all__ = [
-    "adam_jax", "cross_entropy_jax", "framework_of", "load_weights", "matrices_transposed", "moved", "sgd_jax", "train",
+    "adam_jax",
+    "cross_entropy_jax",
+    "load_weights",
+    "matrices_transposed",
+    "moved",
+    "sgd_jax",
+    "train",
     "train_jax",
-]  # fmt: skip
+]
 
 BATCH = ("x", "y")
-
-
-def framework_of(name: str) -> Any:
-    """Return the module of a framework, or of a variant of it such as ``"torch compiled"``."""
-    return importlib.import_module(name.partition(" ")[0])
 
 
 def load_weights(framework: Any, model: Any, data: Arrays) -> None:
@@ -73,7 +74,10 @@ def train(name: str, data: Arrays, model: Any, loss_of: Callable[[Any, Any], Any
 
 
 def moved(weights: Arrays, data: Arrays) -> Any:
-    """Return how far the weights came, as one vector: where a gradient is zero, such as that of the keys' bias, Adam moves by noise."""
+    """Return how far the weights came, as one vector.
+
+    Where a gradient is zero but for rounding, as that of the keys' bias is, Adam moves by noise: weights are not judged apart.
+    """
     return np.concatenate([(weights[k] - data[k]).reshape(-1) for k in sorted(weights)])
 
 
@@ -125,8 +129,9 @@ def train_jax(
     """Return the training step of a pure function in JAX.
 
     Args:
-        data: as for :func:`train`. loss_of: of the weights and the batch; with ``more``, ``loss_of((weights, more), x, y)`` gives
-            the loss and the new ``more``. layouts: for a weight that this framework keeps in another layout, the way there and back.
+        data: as for :func:`train`.
+        loss_of: of the weights and the batch; with ``more``, of the pair of both and the batch: the loss and the new ``more``.
+        layouts: for a weight that is kept in another layout here, the way there and back.
         more: what the model updates besides, such as running statistics. batch: the names of what is not a weight.
     """
     jax = importlib.import_module("jax")

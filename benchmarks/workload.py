@@ -1,5 +1,6 @@
 """What is timed: a workload has cases, and for each framework a function that builds the work."""
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -7,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Arrays", "Case", "Job", "Limits", "Round", "Runner", "RunnerError", "Workload"]
+__all__ = ["Arrays", "Case", "Job", "Limits", "Round", "Runner", "RunnerError", "Workload", "framework_of"]
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -28,6 +29,11 @@ class Case:
     aim: float
     parameters: Mapping[str, Any] = field(default_factory=dict)
     unit: str = "s"
+
+
+def framework_of(name: str) -> Any:
+    """Return the module of a framework, or of a variant of it such as ``"torch compiled"`` or ``"torch, written out"``."""
+    return importlib.import_module(name.replace(",", " ").partition(" ")[0])
 
 
 class Job(NamedTuple):
@@ -64,7 +70,7 @@ class Runner(Protocol):
     """A framework that is ready to be measured: built, and its first steps done."""
 
     first: float | None
-    """Seconds to build the work and do it once."""
+    """Seconds to build the work and do it once, the framework being imported."""
     results: Arrays
     """What the first steps produced."""
 

@@ -1,12 +1,11 @@
 """P1: a training step of a small perceptron, eager: layers, loss, backward and optimiser are all overhead."""
 
-import importlib
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from benchmarks.workload import Arrays, Case, Job, Workload
+from benchmarks.workload import Arrays, Case, Job, Workload, framework_of
 
 SIZES, BATCH, LEARNING_RATE = (64, 32, 10), 32, 1e-3
 
@@ -40,7 +39,7 @@ WORKLOAD = Workload(
 @WORKLOAD.framework("wengert", "torch", "torch, fused Adam")
 def build(case: Case, data: Arrays, name: str) -> Job:
     """The same program runs in all; PyTorch's optimiser is taken both as it comes and fused."""
-    framework = importlib.import_module(name.partition(",")[0])
+    framework = framework_of(name)
     nn = framework.nn
     layers = [nn.Linear(inputs, outputs) for inputs, outputs in pairwise(SIZES)]
     parameters = {f"{kind}{i}": value for i, m in enumerate(layers) for kind, value in (("w", m.weight), ("b", m.bias))}

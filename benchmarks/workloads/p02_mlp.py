@@ -9,12 +9,11 @@ import numpy as np
 from benchmarks.training import (
     adam_jax,
     cross_entropy_jax,
-    framework_of,
     matrices_transposed,
     train,
     train_jax,
 )
-from benchmarks.workload import Arrays, Case, Job, Workload
+from benchmarks.workload import Arrays, Case, Job, Workload, framework_of
 
 LEARNING_RATE = 1e-3
 TITLE = "training step of a relu perceptron with cross-entropy and Adam, compiled"

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.workload import Arrays, Case, Job, Workload
+from benchmarks.workload import Arrays, Case, Job, Workload, framework_of
 
 SIZE = 1_000_000
 
@@ -42,7 +42,7 @@ WORKLOAD = Workload(
 @WORKLOAD.framework("wengert", "torch", "torch compiled")
 def build(case: Case, data: Arrays, name: str) -> Job:
     """The same program runs in all of them."""
-    framework = importlib.import_module(name.partition(" ")[0])
+    framework = framework_of(name)
     x, dy = framework.tensor(data["x"]), framework.tensor(data["dy"])
     x.requires_grad_(case.parameters["backward"])
     result: list[Any] = [None]

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.models import convolutional, residual, scaled
-from benchmarks.training import cross_entropy_jax, framework_of, sgd_jax, train, train_jax
-from benchmarks.workload import Arrays, Case, Job, Workload
+from benchmarks.models import convolutional, convolutional_weights, residual, residual_weights
+from benchmarks.training import cross_entropy_jax, sgd_jax, train, train_jax
+from benchmarks.workload import Arrays, Case, Job, Workload, framework_of
 
 CHANNELS, BLOCKS, LEARNING_RATE, MOMENTUM = 64, 3, 0.01, 0.9
 
@@ -17,54 +17,17 @@ CASES = [
 ]
 
 
-def pairs() -> list[str]:
-    """Return the names of the pairs of convolution and normalisation in the residual network, in order."""
-    return ["stem", *[f"blocks.{i}.{half}" for i in range(BLOCKS) for half in ("first", "second")]]
-
-
 def data(case: Case, rng: np.random.Generator) -> Arrays:
     """A batch, and first weights by their names in the model."""
     if case.parameters["kind"] == "plain":
-        shapes = {"0": (32, 1, 3, 3), "2": (64, 32, 3, 3), "6": (128, 9216), "8": (10, 128)}
-        arrays = {f"{k}.weight": scaled(rng, *shape) for k, shape in shapes.items()}
-        biases = {f"{k}.bias": np.zeros(shape[0], np.float32) for k, shape in shapes.items()}
-        return {"x": _normal(rng, 64, 1, 28, 28), "y": rng.integers(0, 10, 64), **arrays, **biases}
-    arrays = {"x": _normal(rng, 16, 3, 32, 32), "y": rng.integers(0, 10, 16)}
-    for name in pairs():
-        arrays[f"{name}.0.weight"] = scaled(rng, CHANNELS, 3 if name == "stem" else CHANNELS, 3, 3)
-        arrays[f"{name}.1.weight"] = 1 + _normal(rng, CHANNELS) / 10
-        arrays[f"{name}.1.bias"] = _normal(rng, CHANNELS) / 10
-    return {**arrays, "head.weight": scaled(rng, 10, CHANNELS), "head.bias": np.zeros(10, np.float32)}
-
-
-def _normal(rng: np.random.Generator, *shape: int) -> Any:
-    return rng.standard_normal(shape).astype(np.float32)
+        return convolutional_weights(rng)
+    return residual_weights(rng, CHANNELS, BLOCKS)
 
 
 WORKLOAD = Workload(
     "P5", "convolutions", "training step of a convolutional network with cross-entropy and SGD, compiled", CASES, data,
     steps=3, tolerance=0.03,
 )  # fmt: skip
-
-
-class _Pool:
-    """Makes ``MaxPool2d`` of sizes that divide: inductor of PyTorch 2.13 gives no gradient through its own on some machines."""
-
-    def __init__(self, nn: Any) -> None:
-        self._nn = nn
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._nn, name)
-
-    def MaxPool2d(self, size: int) -> Any:
-        """Return a module: the maxima of square windows."""
-
-        class Maxima(self._nn.Module):  # type: ignore[misc, name-defined]
-            def forward(self, x: Any) -> Any:
-                b, c, h, w = x.shape
-                return x.view(b, c, h // size, size, w // size, size).amax((3, 5))
-
-        return Maxima()
 
 
 @WORKLOAD.framework("wengert", "torch", "torch compiled")
@@ -75,8 +38,24 @@ def build(case: Case, data: Arrays, name: str) -> Job:
     if case.parameters["kind"] == "residual":
         model = residual(nn, CHANNELS, BLOCKS)
     else:
-        model = convolutional(_Pool(nn) if name == "torch compiled" else nn)
+        model = convolutional(nn)
+        if name == "torch compiled":
+            model[4] = maxima(nn, 2)
     return train(name, data, model, lambda x, y: loss(model(x), y), "SGD", lr=LEARNING_RATE, momentum=MOMENTUM)
+
+
+def maxima(nn: Any, size: int) -> Any:
+    """Return a pooling of windows that divide the image; through its own, inductor of PyTorch 2.13 may give no gradient."""
+
+    class Maxima(nn.Module):  # type: ignore[misc]
+        """The maximum of each window."""
+
+        def forward(self, x: Any) -> Any:
+            """(batch, channels, height, width) → the same with fewer rows and columns."""
+            b, c, h, w = x.shape
+            return x.view(b, c, h // size, size, w // size, size).amax((3, 5))
+
+    return Maxima()
 
 
 @WORKLOAD.framework("jax")
@@ -93,7 +72,8 @@ def build_jax(case: Case, data: Arrays, name: str) -> Job:
     optimiser = sgd_jax(LEARNING_RATE, MOMENTUM)
     if case.parameters["kind"] == "plain":
         return train_jax(data, plain_jax(), optimiser, {**layouts, "6.weight": flat})
-    statistics = {name: (np.zeros(CHANNELS, np.float32), np.ones(CHANNELS, np.float32)) for name in pairs()}
+    pairs = [k.removesuffix(".0.weight") for k, v in data.items() if v.ndim == 4 and k != "x"]
+    statistics = {name: (np.zeros(CHANNELS, np.float32), np.ones(CHANNELS, np.float32)) for name in pairs}
     return train_jax(data, residual_jax(), optimiser, layouts, statistics)
 
 

@@ -9,12 +9,11 @@ from benchmarks.models import Sizes, gpt, gpt_weights
 from benchmarks.training import (
     adam_jax,
     cross_entropy_jax,
-    framework_of,
     matrices_transposed,
     train,
     train_jax,
 )
-from benchmarks.workload import Arrays, Case, Job, Workload
+from benchmarks.workload import Arrays, Case, Job, Workload, framework_of
 
 SMALL = Sizes(words=256, context=64, width=128, heads=4, layers=4, batch=8)
 MEDIUM = Sizes(words=256, context=256, width=384, heads=6, layers=6, batch=4)

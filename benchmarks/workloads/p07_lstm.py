@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.training import adam_jax, cross_entropy_jax, framework_of, matrices_transposed, train, train_jax
-from benchmarks.workload import Arrays, Case, Job, Workload
+from benchmarks.training import adam_jax, cross_entropy_jax, matrices_transposed, train, train_jax
+from benchmarks.workload import Arrays, Case, Job, Workload, framework_of
 
 FEATURES, HIDDEN, STEPS, BATCH, CLASSES, LEARNING_RATE = 64, 128, 64, 32, 10, 1e-3
 
@@ -31,18 +31,38 @@ WORKLOAD = Workload(
 )
 
 
-@WORKLOAD.framework("wengert", "torch")
+@WORKLOAD.framework("wengert", "torch", "torch, written out")
 def build(case: Case, data: Arrays, name: str) -> Job:
-    """The same program runs in both; inductor does not trace PyTorch's LSTM."""
+    """PyTorch has the module, whose steps are kernels of their own; the others run the same program, step by step."""
     framework = framework_of(name)
     nn = framework.nn
+
+    class WrittenOut(nn.Module):  # type: ignore[misc, name-defined]
+        """The layer as one writes it."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            shapes = {"weight_ih_l0": (4 * HIDDEN, FEATURES), "weight_hh_l0": (4 * HIDDEN, HIDDEN)}
+            for key, shape in {**shapes, "bias_ih_l0": (4 * HIDDEN,), "bias_hh_l0": (4 * HIDDEN,)}.items():
+                setattr(self, key, nn.Parameter(framework.empty(shape)))
+
+        def forward(self, x: Any) -> Any:
+            """(steps, batch, features) → the last hidden state alone, (1, batch, hidden), and None."""
+            inputs = nn.functional.linear(x, self.weight_ih_l0, self.bias_ih_l0 + self.bias_hh_l0)
+            hidden = kept = framework.zeros(BATCH, HIDDEN)
+            for entering in inputs:
+                i, f, g, o = (entering + hidden @ self.weight_hh_l0.t()).chunk(4, 1)
+                kept = framework.sigmoid(f) * kept + framework.sigmoid(i) * framework.tanh(g)
+                hidden = framework.sigmoid(o) * framework.tanh(kept)
+            return hidden[None], None
 
     class Classifier(nn.Module):  # type: ignore[misc, name-defined]
         """The LSTM, and classes from its last hidden state."""
 
         def __init__(self) -> None:
             super().__init__()
-            self.lstm, self.head = nn.LSTM(FEATURES, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+            self.lstm = nn.LSTM(FEATURES, HIDDEN) if name == "torch" else WrittenOut()
+            self.head = nn.Linear(HIDDEN, CLASSES)
 
         def forward(self, x: Any) -> Any:
             """(steps, batch, features) → (batch, classes)."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.workload import Arrays, Case, Job, Workload
+from benchmarks.workload import Arrays, Case, Job, Workload, framework_of
 
 CASES = [
     Case("cross entropy 4096 x 1000", must=0.9, aim=0.6, parameters={"kind": "loss", "rows": 4096, "columns": 1000}),
@@ -32,7 +32,7 @@ WORKLOAD = Workload("P8", "rows", "forward and backward, float32, eager", CASES,
 @WORKLOAD.framework("wengert", "torch", "torch compiled")
 def build(case: Case, data: Arrays, name: str) -> Job:
     """The same program runs in all of them."""
-    framework = importlib.import_module(name.partition(" ")[0])
+    framework = framework_of(name)
     functional = framework.nn.functional
     leaves = {k: framework.tensor(data[k], requires_grad=True) for k in ("x", "w", "b") if k in data}
     fixed = framework.tensor(data["y"] if "y" in data else data["dy"])

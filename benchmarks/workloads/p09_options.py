@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.training import framework_of
-from benchmarks.workload import Arrays, Case, Job, Workload
+from benchmarks.workload import Arrays, Case, Job, Workload, framework_of
 
 SIZE = 1_000_000
 INPUTS, RESULTS = ("S", "K", "T", "r", "v"), ("price", "delta", "vega", "rho", "theta", "gamma")

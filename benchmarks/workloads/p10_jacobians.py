@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.training import framework_of
-from benchmarks.workload import Arrays, Case, Job, Workload
+from benchmarks.workload import Arrays, Case, Job, Workload, framework_of
 
 CASES = [
     Case("hessian, Rosenbrock, 64", must=0.9, aim=0.5, parameters={"kind": "hessian"}),

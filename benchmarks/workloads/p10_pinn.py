@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.training import adam_jax, framework_of, moved, train_jax
-from benchmarks.workload import Arrays, Case, Job, Workload
+from benchmarks.training import adam_jax, moved, train_jax
+from benchmarks.workload import Arrays, Case, Job, Workload, framework_of
 
 SIZES, POINTS, VISCOSITY, LEARNING_RATE = (2, 50, 50, 50, 1), 2000, 0.01, 1e-3
 

@@ -25,7 +25,7 @@ CALLED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 @pytest.fixture(autouse=True)
 def _watched() -> Iterator[None]:
     """Say where the threads are, and end, if a test hangs."""
-    faulthandler.dump_traceback_later(30, exit=True, file=sys.__stderr__)  # type: ignore[arg-type]
+    faulthandler.dump_traceback_later(120 + 60 * LONG, exit=True, file=sys.__stderr__)  # type: ignore[arg-type]
     yield
     faulthandler.cancel_dump_traceback_later()
 
@@ -312,10 +312,12 @@ def test_a_loop_and_a_graph_inside_a_task(number: int) -> None:
     mix.check()
 
 
-def test_the_number_of_threads_changes_while_a_graph_runs(two: None) -> None:
+@pytest.mark.parametrize("kind", ["table", "graph"])
+def test_the_number_of_threads_changes_while_a_plan_runs(two: None, kind: str) -> None:
     work = slow(0.0005)
     row = [kernels().addresses["slow"], 10, 1, work.ran.ctypes.data]
-    graph = TaskGraph(np.array([row] * 60, np.int64), chain(60, 3))
+    rows = np.array([row] * 60, np.int64)
+    plan: Any = Table(rows) if kind == "table" else TaskGraph(rows, chain(60, 3))
     done, failed = threading.Event(), list[BaseException]()
 
     def change() -> None:
@@ -333,7 +335,7 @@ def test_the_number_of_threads_changes_while_a_graph_runs(two: None) -> None:
     changing.start()
     rounds = 0
     while not done.is_set():
-        graph.run()
+        plan.run()
         rounds += 1
     changing.join()
     assert not failed

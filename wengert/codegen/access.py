@@ -258,7 +258,7 @@ def write(
     mask = emitter.checked(buffer, indices, emitter.active(guard))
     at = place(emitter, buffer, indices, mask)
     if at.single:
-        _write_one(emitter, at, value, buffer.dtype, add)
+        (_write_lane if value.vector else _write_one)(emitter, at, value, buffer.dtype, add)
         return
     llvm = _byte(emitter, emitter.spread(value), buffer.dtype)
     if add:
@@ -285,6 +285,19 @@ def _sum(builder: Any, at: Place, there: Any, more: Any) -> Any:
     )
 
 
+def _write_lane(emitter: Any, at: Place, value: Value, dtype: str, add: bool) -> None:
+    """Write the value of the lane that is on to one element; that no two are, the verifier has shown."""
+    builder, width = emitter.builder, value.llvm.type.count
+    llvm, align = _byte(emitter, value.llvm, dtype), ir.Constant(I32, at.align)
+    pointers = _address(builder, at.base, ir.Constant(vector_of(I64, width), [0] * width))
+    mask = ir.Constant(vector_of(BOOL, width), [1] * width) if at.mask is None else emitter.spread(at.mask)
+    if add:
+        kind = llvm.type
+        there = _masked(builder, "masked.gather", kind, [pointers, align, mask, _zero(kind)], kind, pointers.type)
+        llvm = _sum(builder, at, there, llvm)
+    _masked(builder, "masked.scatter", ir.VoidType(), [llvm, pointers, align, mask], llvm.type, pointers.type)
+
+
 def _write_one(emitter: Any, at: Place, value: Value, dtype: str, add: bool) -> None:
     """Write one element, where the mask (of any lane) says so."""
     builder = emitter.builder
@@ -295,8 +308,6 @@ def _write_one(emitter: Any, at: Place, value: Value, dtype: str, add: bool) -> 
             llvm = _sum(builder, at, builder.load(at.base, align=at.align, typ=at.element), llvm)
         builder.store(llvm, at.base, align=at.align)
 
-    if value.vector:
-        raise ValueError("lanes with different values are stored to one element")
     if at.mask is None:
         store()
     else:

@@ -10,6 +10,7 @@ from wengert import tree
 from wengert.compiling.decisions import Different, rewound_unless_done, same
 from wengert.compiling.program import Program, capture
 from wengert.compiling.sources import form_of
+from wengert.compiling.surroundings import PLAIN, told
 from wengert.core.interpret import Payload
 from wengert.core.place import Place, describe, stacklevel
 from wengert.core.state import thread
@@ -22,6 +23,7 @@ __all__ = ["Compiled"]
 
 
 FORMS, PROGRAMS = 256, 32  # that are kept: of arguments, and for each of them
+POSTPONED = 8  # times in a row that it is run as it is, to be captured the next time
 WAYS = 16  # through a function for one form of arguments, past which it is run as it is
 
 
@@ -33,7 +35,7 @@ class Compiled:
         self.function, self.fullgraph, self.backend = function, fullgraph, backend
         self.programs: dict[Any, list[Program]] = {}
         self.retraces: list[str] = []
-        self._given_up = False
+        self._given_up, self._postponed = False, 0
         self._latest: tuple[Any, list[Program]] = (None, [])
         self._plain: dict[int, Any] = {}
         self._lock, self._running = threading.RLock(), False
@@ -124,16 +126,21 @@ class Compiled:
         args, kwargs = tree.unflatten(leaves, structure)
         try:
             program = capture(self.function, leaves, structure)
-        except NotYet:
+        except NotYet as error:
+            self._postponed += 1
+            if self._postponed > POSTPONED:
+                return self._give_up(leaves, structure, str(error))
             return self.function(*args, **kwargs)
         except TransformError as error:  # of the capture, or, if it is the function's own, raised again when that runs
             if self.fullgraph:
                 raise
             return self._give_up(leaves, structure, _reason(error))
+        self._postponed = 0
         program.prepare(self.backend, leaves)
         if why:
             self.retraces.append(why)
-        known = self.programs.setdefault(key, [])
+        known = self.programs[key] = self.programs.pop(key, [])  # the latest is the last to go
+        self._latest = key, known
         known.insert(0, program)
         del known[PROGRAMS:]
         while len(self.programs) > FORMS:
@@ -175,8 +182,6 @@ def _forms(leaves: Sequence[Any]) -> tuple[Any, ...]:
     for i, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor):
             found.append((seen.setdefault(id(leaf), i), form_of(leaf)))
-        elif isinstance(leaf, int | float | bool | str | bytes | complex | None):
-            found.append((type(leaf), leaf))
         else:
-            found.append(id(leaf))
+            found.append(told(leaf) if isinstance(leaf, PLAIN) else id(leaf))
     return tuple(found)

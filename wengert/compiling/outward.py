@@ -159,9 +159,9 @@ def _walked(level: Capture, roots: list[tuple[Any, Any]]) -> dict[Any, Any] | No
     None is returned where the function has walked the way itself, and freed it.
     """
     targets = set(level.entries)
-    extras = {node: node.extra for node in targets}
-    for node in targets:
-        node.extra = None
+    before = {node: (node.extra, node.inputs) for node in targets}
+    for node in targets:  # what lies behind them, and what hangs on them, is the caller's
+        node.extra, node.inputs = None, (None,) * len(node.inputs)
     try:
         return Walk(keep=True, create=False, place=here(1), targets=targets, into_leaves=False).run(roots)
     except GraphFreedError:
@@ -169,8 +169,8 @@ def _walked(level: Capture, roots: list[tuple[Any, Any]]) -> dict[Any, Any] | No
     except (InplaceError, MissingRuleError) as error:  # the caller will be told, if it walks
         raise NotCapturable(f"one cannot walk back from what it returns: {error}") from error
     finally:
-        for node, extra in extras.items():
-            node.extra = extra
+        for node, (extra, inputs) in before.items():
+            node.extra, node.inputs = extra, inputs
 
 
 def _without(graph: Graph, cotangents: list[Any], level: Capture) -> None:

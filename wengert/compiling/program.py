@@ -13,8 +13,8 @@ from wengert.compiling.surroundings import PLAIN, Surroundings
 from wengert.core.interpret import entered
 from wengert.core.node import Leaf
 from wengert.core.place import here
-from wengert.core.state import thread
 from wengert.core.tensor import Tensor, alias, from_array, node_of, replay, version_of
+from wengert.errors import TransformError
 from wengert.graph.capture import Capture, NotCapturable
 from wengert.graph.evaluate import evaluate
 from wengert.graph.ir import Graph
@@ -151,8 +151,8 @@ class Program:
             cell.bump_again("a compiled function", place)
         for source, given in self.gradients:
             source.tensor(leaves)._grad = None if given is None else from_array(found[given])
-        made = [self._made(r, found, leaves, recorded) for r in self.results]
-        return tree.unflatten(made, self.structure)
+        made = {r: self._made(r, found, leaves, recorded) for r in dict.fromkeys(self.results)}
+        return tree.unflatten([made[r] for r in self.results], self.structure)
 
     def _made(self, result: Result, found: Sequence[Any], leaves: Sequence[Any], recorded: dict[int, Any]) -> Any:
         if result.kind == "value":
@@ -171,32 +171,39 @@ def capture(function: Callable[..., Any], leaves: Sequence[Any], structure: Any)
     Raises:
         NeedsValues, NotCapturable, NotYet: where it cannot be captured; and whatever the function raises.
     """
-    level = Capture(decide)
-    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-    level.arguments = {id(t): t for t in tensors}
+    level = Capture(decide, [leaf for leaf in leaves if isinstance(leaf, Tensor)])
     args, kwargs = tree.unflatten(leaves, structure)
     around = Surroundings(function, [leaf for leaf in leaves if not isinstance(leaf, (Tensor, *PLAIN))])
-    with entered(level):
-        returned = function(*args, **kwargs)
-        program = _program(level, leaves, returned)
+    try:
+        with entered(level):
+            returned = function(*args, **kwargs)
+            program = _program(level, leaves, returned)
+        level.check_modules()
+        questions = list(around.unchanged())
+    except TransformError:  # the function will be run as it is, from where it was
+        level.restore_modules()
+        around.restore()
+        raise
     program.function, program.arguments = function, structure
-    program.guards.questions += around.unchanged()
+    program.guards.questions += questions
     return program
 
 
 def _program(level: Capture, leaves: Sequence[Any], returned: Any) -> Program:
     """Return what a capture came to as a program; called while its level is alive."""
+    level.check_arguments()
     program = Program(level.graph)
     finder = _Finder(level, leaves)
     found, program.structure = tree.flatten(returned)
-    program.results = [_result(level, finder, leaf, program) for leaf in found]
+    made: dict[int, Result] = {}
+    program.results = [made.setdefault(id(leaf), _result(level, finder, leaf, program)) for leaf in found]
     graph = level.graph
-    for result in program.results:
+    for result in made.values():
         if result.kind == "value":
             graph.outputs.append(result.item)
             result.item = len(graph.outputs) - 1
-    program.outward = outward(level, finder, [(r.item, leaf) for r, leaf in zip(program.results, found, strict=True)
-                                              if r.kind == "value"])  # fmt: skip
+    values = {r.item: leaf for r, leaf in zip(program.results, found, strict=True) if r.kind == "value"}
+    program.outward = outward(level, finder, list(values.items()))
     for tensor, grad in level.gradients():
         program.gradients.append((finder.source(tensor), None if grad is None else len(graph.outputs)))
         graph.outputs += [] if grad is None else [level.value_of(grad)]

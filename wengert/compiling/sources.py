@@ -66,7 +66,17 @@ def form_of(tensor: Any) -> tuple[Any, ...]:
     array = tensor._payload
     if type(array) is not np.ndarray:
         return (type(array),)
-    return array.shape, array.strides, array.dtype, tensor._node is not None, tensor._view is not None
+    return array.shape, array.strides, array.dtype, _grows(tensor), tensor._view is not None
+
+
+def _grows(tensor: Any) -> Any:
+    """Return whether a tensor wants a gradient, or the hooks that this will run."""
+    node = tensor._node
+    if node is None or node.extra is None:
+        return node is not None
+    extra = node.extra
+    tables = extra.tensor_hooks, extra.pre_hooks, extra.post_hooks, extra.post_accumulate
+    return tuple(hook for table in tables for hook in table.values()) or True
 
 
 class Guards:
@@ -91,7 +101,7 @@ class Guards:
             if (source.tensor(leaves)._grad is not None) is not present:
                 return f".grad of {source!r} is {'None' if present else 'no longer None'}"
         for tensor, array, node in self._seen:
-            if tensor._payload is not array or tensor._node is not node:
+            if tensor._payload is not array or tensor._node is not node or (node is not None and node.extra is not None):
                 self._seen = []
                 break
         if not self._seen:

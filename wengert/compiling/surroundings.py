@@ -9,22 +9,32 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from wengert.core.tensor import Tensor
+from wengert.graph.capture import NotYet
 
-__all__ = ["PLAIN", "Surroundings", "seen"]
+__all__ = ["PLAIN", "Surroundings", "seen", "told"]
 
-PLAIN = (int, float, complex, bool, str, bytes, type(None))
+PLAIN = (int, float, complex, bool, str, bytes, type(None), np.generic)
 LARGEST, DEEPEST = 64, 4  # items and nesting of containers that are looked into
 FOREIGN = ("wengert", "numpy", "builtins", "math")
 EMPTY = object()
 
 
+def told(value: Any) -> tuple[Any, Any]:
+    """Return what tells a plain value from others; 0.0 and -0.0 are two."""
+    return type(value), value if value or isinstance(value, int | str | bytes | None) else repr(value)
+
+
 def seen(value: Any, kept: list[Any] | None = None, depth: int = 0) -> Any:
     """Return what of a value must stay the same, as something to compare; ``kept`` takes objects that are told by identity."""
     if isinstance(value, PLAIN):
-        return type(value), value
+        return told(value)
     if kept is not None:
         kept.append(value)
+    if isinstance(value, np.ndarray):
+        return id(value), value.shape, value.strides, value.dtype, hash(value.tobytes())
     if depth < DEEPEST and not isinstance(value, Tensor):
         if isinstance(value, list | tuple | set | frozenset | dict) and len(value) <= LARGEST:
             items = value.items() if isinstance(value, dict) else value
@@ -37,7 +47,9 @@ def seen(value: Any, kept: list[Any] | None = None, depth: int = 0) -> Any:
 def _is_own(value: Any) -> bool:
     """Whether an object is of a class of the user's, of which any attribute may be a number."""
     kind = type(value)
-    if isinstance(value, type | types.ModuleType | types.FunctionType | types.MethodType) or hasattr(value, "named_parameters"):
+    if isinstance(value, type | types.ModuleType | types.FunctionType | types.MethodType) or hasattr(
+        value, "named_parameters"
+    ):
         return False
     return kind.__module__.partition(".")[0] not in FOREIGN and kind.__module__ != "functools"
 
@@ -62,18 +74,39 @@ class Surroundings:
 
     def __init__(self, function: Any, others: list[Any]) -> None:
         self._kept: list[Any] = [function, *others]
-        self._asked: list[tuple[str, Callable[[], Any]]] = [("an argument", lambda o=o: o) for o in others]
-        self._functions: set[int] = set()
+        self._asked = [("an argument", functools.partial(_same, other)) for other in others]
+        self._entered: set[int] = set()
+        self._contents: list[tuple[Any, Any]] = []
+        self._cells: list[tuple[Any, Any]] = []
         self._enter(function)
+        for other in others:
+            self._remember(other)
         self._before = [(name, get, seen(get(), self._kept)) for name, get in self._asked]
 
     def unchanged(self) -> Iterator[tuple[Callable[[], Any], Any, str]]:
-        """Yield a question, its answer and a name for each thing that is still as it was."""
+        """Yield a question, its answer and a name for each thing that is still as it was.
+
+        Raises:
+            NotYet: if the function put a tensor there that it made; perhaps it does so only the first time.
+        """
         for name, get, answer in self._before:
             if seen(get()) == answer:
                 yield functools.partial(_ask, get, self._kept), answer, name
+            elif not {id(t) for t in _tensors(get())} <= {id(t) for t in self._kept}:
+                raise NotYet(f"it keeps a tensor that it makes in {name}; write into one that is there with copy_()")
+
+    def restore(self) -> None:
+        """Put back what the function has changed."""
+        for holder, before in self._contents:
+            holder.clear()
+            holder.extend(before) if isinstance(holder, list) else holder.update(before)
+        for cell, before in self._cells:
+            cell.cell_contents = before
 
     def _enter(self, function: Any) -> None:
+        if id(function) in self._entered:
+            return
+        self._entered.add(id(function))
         if isinstance(function, functools.partial):
             self._watch("an argument of a partial function", lambda: (function.args, function.keywords))
             self._enter(function.func)
@@ -82,18 +115,19 @@ class Surroundings:
             self._enter(function.__func__)
         elif isinstance(function, types.FunctionType):
             self._enter_function(function)
-        elif _is_own(function) and isinstance(getattr(type(function), "__call__", None), types.FunctionType):
+        elif _is_own(function) and isinstance(vars(type(function)).get("__call__"), types.FunctionType):
             self._watch("an object that is called", lambda: function)
             self._enter_function(type(function).__call__)
 
     def _enter_function(self, function: Any) -> None:
-        if id(function) in self._functions or function.__module__.partition(".")[0] in FOREIGN:
+        if str(function.__module__).partition(".")[0] in FOREIGN:
             return
-        self._functions.add(id(function))
         self._kept.append(function)
         self._watch("a default", lambda: (function.__defaults__, function.__kwdefaults__))
         code, names = function.__code__, function.__globals__
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            if (content := _content(cell)) is not EMPTY:
+                self._cells.append((cell, content))
             self._watch(f"'{name}'", functools.partial(_content, cell))
         for name in dict.fromkeys(_names(code)):
             if name in names:
@@ -104,12 +138,35 @@ class Surroundings:
         if isinstance(value, types.ModuleType):
             return
         self._asked.append((name, get))
+        self._remember(value)
         self._enter(value)
+
+    def _remember(self, value: Any) -> None:
+        """Keep what a container holds, to put it back."""
+        holder = getattr(value, "__dict__", None) if _is_own(value) else value
+        if isinstance(holder, list | dict):
+            self._contents.append((holder, holder.copy()))
 
 
 def _ask(get: Callable[[], Any], kept: list[Any]) -> Any:
     """Return what is seen now; ``kept`` is what may not end, so that no other object gets its identity."""
     return seen(get())
+
+
+def _tensors(value: Any, depth: int = 0) -> Iterator[Any]:
+    """Yield the tensors in a container or object."""
+    if isinstance(value, Tensor):
+        yield value
+    elif depth < DEEPEST and isinstance(value, list | tuple | set | frozenset | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(item, depth + 1)
+    elif depth < DEEPEST and _is_own(value):
+        for _, item in _attributes(value):
+            yield from _tensors(item, depth + 1)
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _content(cell: Any) -> Any:

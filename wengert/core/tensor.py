@@ -22,28 +22,13 @@ from wengert.core.place import here
 from wengert.core.printing import format_tensor
 from wengert.core.registry import ops
 from wengert.core.state import local, thread
+from wengert.core.view import View
 from wengert.errors import DTypeError, GradientLossWarning, ShapeError
 from wengert.settings import settings
 
 __all__ = ["Tensor", "View", "alias", "from_array", "keep_retaining", "node_of", "raw", "replay", "version_of", "wrote"]
 
 INFERENCE = InferenceVersion()
-
-
-class View:
-    """How a tensor was taken from its base.
-
-    Attributes:
-        base: the tensor that owns the memory. chain: (operator, argument values) of each step from it.
-        base_node: the base's node when this view's node was made; if the base has another one now, the view's is stale.
-        problem: why an in-place write to this view is refused while recording, or None.
-    """
-
-    __slots__ = ("base", "base_node", "chain", "problem")
-
-    def __init__(self, base: "Tensor", chain: tuple[Any, ...], problem: str | None) -> None:
-        self.base, self.chain, self.problem = base, chain, problem
-        self.base_node = base._node
 
 
 def replay(chain: tuple[Any, ...], tensor: Any) -> Any:

@@ -5,7 +5,7 @@ outside, are entered in the graph instead of being run. Everything else is the s
 backward walks, hooks run, optimisers step.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,17 +13,16 @@ import numpy as np
 
 from wengert.array.device import devices, index_of
 from wengert.array.dtype import dtype_of
-from wengert.core.apply import execute
-from wengert.core.interpret import Level, Payload, entered
+from wengert.core.interpret import Level, Payload
 from wengert.core.operator import Op, Spec
 from wengert.core.place import Place, here
 from wengert.core.registry import operators
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array, node_of, version_of
 from wengert.errors import CaptureError, TransformError
-from wengert.graph.ir import Graph, Value, values_in
+from wengert.graph.ir import Graph, Value
 from wengert.graph.operations import Draw, Formula
-from wengert.graph.storage import Storage, Traced, stand_in
+from wengert.graph.storage import Storage, Traced, array_of, memory_order, spec_of, stand_in
 
 __all__ = ["Capture", "Host", "NeedsValues", "NotCapturable", "NotYet", "capturing", "outside"]
 
@@ -92,7 +91,9 @@ class Capture(Level):
     title = "a function that is being compiled"
     takes_plain = True
 
-    def __init__(self, decide: Callable[["Capture", Value, str], Any] | None = None) -> None:
+    def __init__(
+        self, decide: Callable[["Capture", Value, str], Any] | None = None, arguments: Sequence[Any] = ()
+    ) -> None:
         super().__init__()
         self.graph = Graph()
         self.sources: dict[Value, Any] = {}
@@ -101,15 +102,17 @@ class Capture(Level):
         self.hosts: list[Host] = []
         self.guards: list[tuple[Callable[[], Any], Any]] = []
         self.modules: list[tuple[Callable[[], Any], Any, str]] = []
-        self.arguments: dict[int, Any] = {}
+        self.arguments = {id(t): t for t in arguments}
         self.entries: dict[Any, Any] = {}
         self._decide = decide
         self.decisions: list[tuple[Value, Any, Place]] = []
         self._storages: dict[Any, Storage] = {}
         self._held: list[Any] = []  # tensors whose identity is a key here
         self._adopted: list[tuple[Any, Any, Any]] = []
+        self._before = [(t, t._payload, t._node, t._view) for t in arguments]
         self._wrote: dict[int, Storage] = {}
         self._modules: set[int] = set()
+        self._members: list[tuple[dict[str, Any], dict[str, Any]]] = []
 
     # ---- operators -------------------------------------------------------------------
 
@@ -167,10 +170,10 @@ class Capture(Level):
         Raises:
             NeedsValues: if the shape depends on values.
         """
-        inferred = op.infer([_spec_of(v) for v in values])
+        inferred = op.infer([spec_of(v) for v in values])
         specs = (inferred,) if isinstance(inferred, Spec) else tuple(inferred)
         elementwise = op.single and op.batch == "broadcast" and op.family != "operator"  # not solve_matrices
-        order = _memory_order(op, values, specs[0].shape) if elementwise else None
+        order = memory_order(op, values, specs[0].shape) if elementwise else None
         return [(s, order) for s in specs]
 
     def _view(self, op: Op, values: list[Any], arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -179,7 +182,7 @@ class Capture(Level):
         if isinstance(source, tuple):
             return None
         held = source._payload
-        found = op.call_kernel([_array_of(v) for v in values])
+        found = op.call_kernel([array_of(v) for v in values])
         arrays = [found] if op.single else list(found)
         if not all(np.may_share_memory(a, held.array) or not a.size for a in arrays):
             return None
@@ -251,7 +254,7 @@ class Capture(Level):
     def born(self, tensor: Any) -> None:
         """Take note of a plain tensor that was made while the function ran."""
         array = tensor._payload
-        if type(array) is np.ndarray:
+        if type(array) is np.ndarray and not any(array is t._payload for t in self.arguments.values()):
             owner = array
             while type(owner.base) is np.ndarray:
                 owner = owner.base
@@ -331,6 +334,23 @@ class Capture(Level):
                 self._modules.add(id(part))
                 self._held.append((part, None))
                 self.modules.append((part.snapshot, part.snapshot(), f"{type(part).__name__}"))
+                self._members.append((part.__dict__, part.__dict__.copy()))
+
+    def check_modules(self) -> None:
+        """Refuse a program that changes what a module consists of, perhaps only the first time.
+
+        Raises:
+            NotYet: if it does.
+        """
+        for ask, answer, name in self.modules:
+            if ask() != answer:
+                raise NotYet(f"it changes attributes of a module ({name}); write into tensors that are there with copy_()")
+
+    def restore_modules(self) -> None:
+        """Put back what modules consist of."""
+        for members, before in self._members:
+            members.clear()
+            members.update(before)
 
     def written(self) -> Iterator[tuple[Any, Value]]:
         """Yield each tensor from outside whose memory was written, and what it is to hold."""
@@ -408,7 +428,7 @@ class Capture(Level):
             with outside():
                 found = tuple(numbers.peek())
         except TransformError as error:
-            raise NotCapturable("an optimiser steps twice in one call, which numbers its steps by what lies in memory") from error
+            raise NotCapturable("an optimiser steps twice in one call, and reads the number of its step") from error
         values = [self.graph.input(spec, (), self.graph.fresh("host")) for _ in found]
         self.hosts.append(Host(numbers, tuple(values), found))
         return values
@@ -440,7 +460,7 @@ class Capture(Level):
         """Enter a formula, and write its results into the tensors."""
         arguments = (*(self.value_of(t) for t in tensors), *numbers)
         written = [tensors[i] for i in formula.written]
-        specs = [(_spec_of(t), None) for t in written]
+        specs = [(spec_of(t), None) for t in written]
         results = self.call(formula, arguments, specs, here(1))
         for tensor, result in zip(written, results, strict=True):
             if type(tensor._payload) is np.ndarray:
@@ -450,10 +470,14 @@ class Capture(Level):
     # ---- the end ---------------------------------------------------------------------
 
     def gradients(self) -> Iterator[tuple[Any, Any]]:
-        """Yield each tensor from outside whose ``.grad`` is another one now, and that (a tensor, or None)."""
-        for tensor, before, _ in self.grads.values():
-            if tensor._grad is not before:
-                yield tensor, tensor._grad
+        """Yield each tensor from outside whose ``.grad`` was set, and what it is now (a tensor, or None)."""
+        for tensor, before, read in self.grads.values():
+            grad = tensor._grad
+            if grad is before and (read or grad is not None):
+                continue
+            if grad is not None and (self.is_adopted(grad) or type(grad._payload) is np.ndarray and not self.known(grad._payload)):
+                raise NotCapturable("it makes a tensor from outside the .grad of another")
+            yield tensor, grad
 
     def end(self) -> None:
         """Give tensors from outside back what they had: whatever the graph does is done when it runs."""
@@ -461,43 +485,24 @@ class Capture(Level):
             tensor._payload, tensor._node = array, node
         for tensor, before, _ in self.grads.values():
             tensor._grad = before
+        for tensor, array, node, view in self._before:
+            tensor._payload, tensor._node, tensor._view = array, node, view
         self._adopted.clear()
+
+    def check_arguments(self) -> None:
+        """Refuse a program that gives an argument another shape or memory.
+
+        Raises:
+            NotCapturable: if it does.
+        """
+        for tensor, array, node, _ in self._before:
+            if tensor._node is not node or (tensor._payload is not array and not self.is_adopted(tensor)):
+                raise NotCapturable("it gives a tensor from outside another shape, memory or history")
 
 
 def _recorded(tensor: Any) -> bool:
     """Whether a tensor has a history, or its base, which a write to the tensor would change."""
     return node_of(tensor) is not None or (tensor._view is not None and tensor._view.base._node is not None)
-
-
-def _spec_of(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        held = value._payload
-        return Spec(held.shape, dtype_of(held.dtype))
-    if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
-        return tuple(_spec_of(v) for v in value)
-    return value
-
-
-def _array_of(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        held = value._payload
-        return held.array if isinstance(held, Traced) else held
-    if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
-        return [_array_of(v) for v in value]
-    return value
-
-
-def _memory_order(op: Op, values: list[Any], shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return how the result of an element-wise operator lies: as NumPy would have it, after its arguments."""
-    arrays = [_array_of(values[i]) for i in op.signature.inputs if isinstance(values[i], Tensor)]
-    if not arrays or all(a.flags.c_contiguous for a in arrays):
-        return None
-    flags: Any = [["readonly"]] * len(arrays) + [["writeonly", "allocate"]]
-    like = [np.lib.stride_tricks.as_strided(np.empty(1, np.uint8), a.shape, a.strides) for a in arrays]
-    with np.nditer([*like, None], ["refs_ok"], flags, [np.dtype(np.uint8)] * (len(arrays) + 1), order="K") as iterator:
-        strides = iterator.operands[-1].strides
-    order = tuple(sorted(range(len(shape)), key=lambda d: (-strides[d], d)))
-    return None if order == tuple(range(len(shape))) else order
 
 
 def capturing() -> Capture | None:

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.dtype import dtype_of
 from wengert.core.interpret import Payload
-from wengert.core.tensor import from_array
+from wengert.core.operator import Op, Spec
+from wengert.core.tensor import Tensor, from_array
 from wengert.graph.ir import Value
 
-__all__ = ["Storage", "Traced", "stand_in"]
+__all__ = ["Storage", "Traced", "array_of", "memory_order", "spec_of", "stand_in"]
 
 
 class _Room:
@@ -108,3 +110,36 @@ class Traced(Payload):
 
     def __repr__(self) -> str:
         return f"Traced({self.value!r})"
+
+
+def spec_of(value: Any) -> Any:
+    """Return an argument with the spec of each tensor in its place."""
+    if isinstance(value, Tensor):
+        held = value._payload
+        return Spec(held.shape, dtype_of(held.dtype))
+    if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
+        return tuple(spec_of(v) for v in value)
+    return value
+
+
+def array_of(value: Any) -> Any:
+    """Return an argument with the array of each tensor in its place, or what stands in for it."""
+    if isinstance(value, Tensor):
+        held = value._payload
+        return held.array if isinstance(held, Traced) else held
+    if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
+        return [array_of(v) for v in value]
+    return value
+
+
+def memory_order(op: Op, values: list[Any], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return how the result of an element-wise operator lies: as NumPy would have it, after its arguments."""
+    arrays = [array_of(values[i]) for i in op.signature.inputs if isinstance(values[i], Tensor)]
+    if not arrays or all(a.flags.c_contiguous for a in arrays):
+        return None
+    flags: Any = [["readonly"]] * len(arrays) + [["writeonly", "allocate"]]
+    like = [np.lib.stride_tricks.as_strided(np.empty(1, np.uint8), a.shape, a.strides) for a in arrays]
+    with np.nditer([*like, None], ["refs_ok"], flags, [np.dtype(np.uint8)] * (len(arrays) + 1), order="K") as iterator:
+        strides = iterator.operands[-1].strides
+    order = tuple(sorted(range(len(shape)), key=lambda d: (-strides[d], d)))
+    return None if order == tuple(range(len(shape))) else order

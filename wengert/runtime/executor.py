@@ -133,7 +133,9 @@ class Table:
             raise IndexError(f"there are {len(self.rows)} tasks, but those from {first} to before {end} were to run")
         native = self._native
         words = _Words(self._place, first, end, 0, native.parallel_for, native.resume, times)
-        while left := native.tasks(start_workers().address, words):
+        pool = start_workers()  # held while it is used: another thread may replace it
+        while left := native.tasks(pool.address, words):
+            pool = start_workers()
             if left != task_loop.PAUSED:
                 task = words[task_loop.RUN["NEXT"]]
                 raise lost(f"task {task} of a plan") if left == worker_loop.LOST else _spoilt(self.rows, task)
@@ -220,7 +222,9 @@ class TaskGraph:
         state[:] = beginning
         state[task_steps.STATE["TIMES"]] = times
         address, parallel_for = ctypes.c_void_p(place + 8 * skipped), ctypes.c_void_p(self._native.parallel_for)
-        while left := self._native.graph(start_workers().address, address, parallel_for):
+        pool = start_workers()  # held while it is used: another thread may replace it
+        while left := self._native.graph(pool.address, address, parallel_for):
+            pool = start_workers()
             if left != task_loop.PAUSED:
                 raise lost("a plan")
 

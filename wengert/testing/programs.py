@@ -1,7 +1,7 @@
 """The program fuzzer: random functions, called as they are and compiled, must do the same.
 
-Compared are results (values, dtypes, memory they share with what the function was given), errors, everything that was written, gradients and
-the state of the generator, call after call. What differs is made small and printed as code.
+Compared are results (values, dtypes, memory they share with what the function was given), errors, everything that was
+written, gradients and the state of the generator, call after call. What differs is made small and printed as code.
 
     python -m wengert.testing.programs --count 2000 --seed 0
 """
@@ -85,7 +85,9 @@ def _call(run: Callable[..., Any], arguments: list[Any], held: dict[str, Any], o
         returned = run(*arguments)
         found["result"] = [_seen(r, before) for r in returned]
         if outside:
-            sum((r.to(wg.float64) ** 2).sum() for r in returned if isinstance(r, wg.Tensor) and r.requires_grad).backward()
+            sum(
+                (r.to(wg.float64) ** 2).sum() for r in returned if isinstance(r, wg.Tensor) and r.requires_grad
+            ).backward()
     except Exception as error:
         found["error"], found["said"] = type(error).__name__, f"{error} ({_last_line(error)})"
     for name, tensor in tensors.items():
@@ -137,9 +139,20 @@ def difference(case: Case, backend: str) -> tuple[str, bool]:
 def _differs(found: Any, want: Any, lenient: bool) -> str | None:
     """Say how two things differ; ``lenient``: a result may have no history where that of the function itself is used up."""
     if isinstance(want, list):
-        return next((f"{i}: {why}" for i, (f, w) in enumerate(zip(found, want, strict=True)) if (why := _differs(f, w, lenient))), None)
+        return next(
+            (
+                f"{i}: {why}"
+                for i, (f, w) in enumerate(zip(found, want, strict=True))
+                if (why := _differs(f, w, lenient))
+            ),
+            None,
+        )
     if not isinstance(want, tuple):
-        return None if type(found) is type(want) and (found == want or found != found) else f"{found!r} instead of {want!r}"
+        return (
+            None
+            if type(found) is type(want) and (found == want or found != found)
+            else f"{found!r} instead of {want!r}"
+        )
     if not isinstance(found, tuple):
         return f"{found!r} instead of a tensor"
     (f, *got), (w, *expected) = found, want
@@ -167,7 +180,8 @@ def _candidates(case: Case) -> Iterator[Case]:
         items = getattr(case, name)
         for i in reversed(range(len(items))):
             if len(items) > 1 or name in ("body", "held", "returned"):
-                yield replace(case, **{name: (*items[:i], *items[i + 1 :])})
+                changed: dict[str, Any] = {name: (*items[:i], *items[i + 1 :])}
+                yield replace(case, **changed)
     if case.outside:
         yield replace(case, outside=False)
 

@@ -17,46 +17,206 @@ __all__ = ["Case", "drawn", "random_case"]
 DTYPES = ("float32",) * 5 + ("float64",) * 3 + ("int64", "int64", "int32", "bool", "float16", "bfloat16", "uint8")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 
-UNARY = ("abs", "exp", "sin", "cos", "tanh", "sigmoid", "relu", "neg", "square", "floor", "sign", "erf", "log1p", "sqrt", "clone",
-         "detach", "reciprocal", "round", "trunc", "isnan", "logical_not", "contiguous", "expm1", "atan", "nan_to_num")  # fmt: skip
+UNARY = (
+    "abs",
+    "exp",
+    "sin",
+    "cos",
+    "tanh",
+    "sigmoid",
+    "relu",
+    "neg",
+    "square",
+    "floor",
+    "sign",
+    "erf",
+    "log1p",
+    "sqrt",
+    "clone",
+    "detach",
+    "reciprocal",
+    "round",
+    "trunc",
+    "isnan",
+    "logical_not",
+    "contiguous",
+    "expm1",
+    "atan",
+    "nan_to_num",
+)
 BINARY = ("+", "-", "*", "/", "//", "%", ">", "<=", "==", "!=")
-NAMED = ("maximum", "minimum", "atan2", "where(x > 0, x,", "fmod", "hypot", "copysign", "xlogy", "logaddexp", "logical_and", "pow")
-REDUCED = ("sum", "mean", "amax", "amin", "prod", "std", "logsumexp", "argmax", "any", "all", "cumsum", "softmax", "log_softmax",
-           "norm", "var", "argmin", "count_nonzero", "cumprod", "nansum", "median", "argsort")  # fmt: skip
+NAMED = (
+    "maximum",
+    "minimum",
+    "atan2",
+    "where(x > 0, x,",
+    "fmod",
+    "hypot",
+    "copysign",
+    "xlogy",
+    "logaddexp",
+    "logical_and",
+    "pow",
+)
+REDUCED = (
+    "sum",
+    "mean",
+    "amax",
+    "amin",
+    "prod",
+    "std",
+    "logsumexp",
+    "argmax",
+    "any",
+    "all",
+    "cumsum",
+    "softmax",
+    "log_softmax",
+    "norm",
+    "var",
+    "argmin",
+    "count_nonzero",
+    "cumprod",
+    "nansum",
+    "median",
+    "argsort",
+)
 VIEWS = (
-    "{x}[{s}]", "{x}[{s}]", "{x}[..., {s}]", "{x}.t()", "{x}.transpose(0, -1)", "{x}.reshape(-1)", "{x}.unsqueeze({d})",
-    "{x}.squeeze()", "{x}.expand(2, *{x}.shape)", "{x}.diagonal()", "{x}.unbind(0)[0]", "{x}.view(-1)", "{x}.flatten()",
-    "{x}.movedim(0, -1)", "{x}.chunk(2, {d})[0]", "{x}.narrow({d}, 0, 1)", "{x}.split(1, 0)[-1]", "{x}.swapaxes(0, -1)",
-    "{x}[None]", "{x}.view(1, *{x}.shape)", "{x}.unfold(0, 2, 1)", "{x}.permute(*reversed(range({x}.ndim)))",
-)  # fmt: skip
+    "{x}[{s}]",
+    "{x}[{s}]",
+    "{x}[..., {s}]",
+    "{x}.t()",
+    "{x}.transpose(0, -1)",
+    "{x}.reshape(-1)",
+    "{x}.unsqueeze({d})",
+    "{x}.squeeze()",
+    "{x}.expand(2, *{x}.shape)",
+    "{x}.diagonal()",
+    "{x}.unbind(0)[0]",
+    "{x}.view(-1)",
+    "{x}.flatten()",
+    "{x}.movedim(0, -1)",
+    "{x}.chunk(2, {d})[0]",
+    "{x}.narrow({d}, 0, 1)",
+    "{x}.split(1, 0)[-1]",
+    "{x}.swapaxes(0, -1)",
+    "{x}[None]",
+    "{x}.view(1, *{x}.shape)",
+    "{x}.unfold(0, 2, 1)",
+    "{x}.permute(*reversed(range({x}.ndim)))",
+)
 SLICES = ("0", "-1", "1:", ":-1", "::2", "None", ":, 0", ":, 1:", "1:, :2", ":0", "...", ":1", "..., 0", "None, 0")
 WRITES = (
-    "{x}.add_({y})", "{x}.mul_({y})", "{x}.copy_({y})", "{x}.zero_()", "{x}.fill_({c})", "{x}[{s}] = {y}", "{x}[{s}] = {c}",
-    "{x}[{s}] += {y}", "{x}[{s}] *= {c}", "{x}.sub_({y}, alpha=2)", "{x}.clamp_(-1, 1)", "{x} += {y}", "{x}.neg_()",
-    "{x}.masked_fill_({x} > 0, {c})", "{x}.t()[{s}].add_({c})", "{x}.view(-1)[1:].mul_({c})", "{x}.diagonal().fill_({c})",
-    "{x}[{x} > 0.5] = {c}", "{x}.div_(2)", "{x}.relu_()", "{x}.unsqueeze(0).add_({y})", "{x}.index_fill_(0, wg.tensor([0]), {c})",
-    "{x}.unbind(0)[-1].copy_({y})", "wg.add({x}, {y}, out={y})", "{x}.reshape(-1)[:2].fill_({c})", "{x}.addcmul_({y}, {y})",
-    "wg.mul({x}, {c}, out={x}[{s}])", "{x}.cumsum_(0)", "{x}.transpose(0, -1).copy_({y})", "{x}[[0]] = {y}",
-    "{x}.scatter_(0, wg.zeros_like({x}, dtype=wg.int64), {c})", "{x}.exp_()", "{x}.bernoulli_(0.5)", "{x}.normal_()",
-    "{x}.data.add_({c})", "{x}.detach().mul_({c})", "{x}.squeeze().add_({c})",
-)  # fmt: skip
+    "{x}.add_({y})",
+    "{x}.mul_({y})",
+    "{x}.copy_({y})",
+    "{x}.zero_()",
+    "{x}.fill_({c})",
+    "{x}[{s}] = {y}",
+    "{x}[{s}] = {c}",
+    "{x}[{s}] += {y}",
+    "{x}[{s}] *= {c}",
+    "{x}.sub_({y}, alpha=2)",
+    "{x}.clamp_(-1, 1)",
+    "{x} += {y}",
+    "{x}.neg_()",
+    "{x}.masked_fill_({x} > 0, {c})",
+    "{x}.t()[{s}].add_({c})",
+    "{x}.view(-1)[1:].mul_({c})",
+    "{x}.diagonal().fill_({c})",
+    "{x}[{x} > 0.5] = {c}",
+    "{x}.div_(2)",
+    "{x}.relu_()",
+    "{x}.unsqueeze(0).add_({y})",
+    "{x}.index_fill_(0, wg.tensor([0]), {c})",
+    "{x}.unbind(0)[-1].copy_({y})",
+    "wg.add({x}, {y}, out={y})",
+    "{x}.reshape(-1)[:2].fill_({c})",
+    "{x}.addcmul_({y}, {y})",
+    "wg.mul({x}, {c}, out={x}[{s}])",
+    "{x}.cumsum_(0)",
+    "{x}.transpose(0, -1).copy_({y})",
+    "{x}[[0]] = {y}",
+    "{x}.scatter_(0, wg.zeros_like({x}, dtype=wg.int64), {c})",
+    "{x}.exp_()",
+    "{x}.bernoulli_(0.5)",
+    "{x}.normal_()",
+    "{x}.data.add_({c})",
+    "{x}.detach().mul_({c})",
+    "{x}.squeeze().add_({c})",
+)
 OTHERS = (
-    "{x} @ {y}", "{x} @ {x}.t()", "{x}.t() @ {x}", "wg.cat([{x}, {y}], 0)", "wg.stack([{x}, {x}], -1)", "wg.where({x} > 0, {x}, {y})",
-    "wg.where({x} > {y}, {x}, {c})", "{x}.masked_fill({x} > 0, {c})", "{x}.clamp(-1, 1)", "{x}.flip(0)", "{x}.roll(1, 0)", "{x}[[0, -1]]",
-    "{x}[wg.tensor([0, 0, 1])]", "{x}.gather(0, wg.zeros_like({x}, dtype=wg.int64))", "{x}.index_select(0, wg.tensor([0, 0]))",
-    "{x}.to(wg.{k})", "{x}.to(wg.{k})", "{x}.to({y}.dtype)", "{x}.float()", "wg.zeros_like({x})", "wg.ones_like({x}) * {y}",
-    "wg.arange({x}.shape[0])", "wg.randn_like({x}.float())", "wg.rand({x}.shape)", "wg.randint(0, 5, {x}.shape)", "{x}.bernoulli()",
-    "wg.nn.functional.dropout({x}, 0.5)", "wg.nn.functional.gelu({x})", "wg.nn.functional.layer_norm({x}, {x}.shape[-1:])",
-    "wg.nn.functional.linear({x}, {y})", "wg.nn.functional.mse_loss({x}, {y})", "wg.randperm({x}.shape[0])", "wg.einsum('ij,kj->ik', {x}, {y})",
-    "{x}.sort(0)[0]", "{x}.topk(2, 0)[1]", "{x}.max(0)[0]", "{x}.max(0)[1]", "{x}.tril()", "{x}.repeat(2, *[1] * ({x}.ndim - 1))",
-    "{x}.sum() * {y}", "{x} * {x}.shape[0]", "wg.outer({x}.reshape(-1), {y}.reshape(-1))", "{x}.lerp({y}, 0.5)", "wg.tensor({c}) * {x}",
-    "{x}.requires_grad_(False) if not {x}.requires_grad else {x}", "{x}.T.contiguous()", "wg.addcmul({x}, {y}, {y})", "{x}.numel() + {y}",
-    "wg.nn.functional.pad({x}, (1, 0))", "{x}.kthvalue(1, 0)[0]", "{x}.index_add(0, wg.tensor([0]), {x}[:1])", "wg.tensor([1.0, 2.0])[0] * {x}",
-    "wg.full_like({x}, {c}) - {y}", "{x}.unique()", "{x}[{x} > 0]", "{x}.nonzero()", "wg.linspace(0, 1, {x}.shape[0])",
-    "wg.no_grad()(lambda: {x} * {y})()", "wg.nn.functional.softplus({x}) - {y}", "{x} ** 2", "{x}.abs() ** {c}", "2 ** {x}",
-    "{c} - {x}", "{c} / {x}", "{x}.new_zeros(2, 3)", "{x}.broadcast_to(2, *{x}.shape)", "{x}.addmm({y}, {y}.t())", "-{x}",
-    "wg.func.vmap(lambda a: a.sin() * 2)({x})", "wg.func.grad(lambda a: (a * a).sum())({x}.float())",
-)  # fmt: skip
+    "{x} @ {y}",
+    "{x} @ {x}.t()",
+    "{x}.t() @ {x}",
+    "wg.cat([{x}, {y}], 0)",
+    "wg.stack([{x}, {x}], -1)",
+    "wg.where({x} > 0, {x}, {y})",
+    "wg.where({x} > {y}, {x}, {c})",
+    "{x}.masked_fill({x} > 0, {c})",
+    "{x}.clamp(-1, 1)",
+    "{x}.flip(0)",
+    "{x}.roll(1, 0)",
+    "{x}[[0, -1]]",
+    "{x}[wg.tensor([0, 0, 1])]",
+    "{x}.gather(0, wg.zeros_like({x}, dtype=wg.int64))",
+    "{x}.index_select(0, wg.tensor([0, 0]))",
+    "{x}.to(wg.{k})",
+    "{x}.to(wg.{k})",
+    "{x}.to({y}.dtype)",
+    "{x}.float()",
+    "wg.zeros_like({x})",
+    "wg.ones_like({x}) * {y}",
+    "wg.arange({x}.shape[0])",
+    "wg.randn_like({x}.float())",
+    "wg.rand({x}.shape)",
+    "wg.randint(0, 5, {x}.shape)",
+    "{x}.bernoulli()",
+    "wg.nn.functional.dropout({x}, 0.5)",
+    "wg.nn.functional.gelu({x})",
+    "wg.nn.functional.layer_norm({x}, {x}.shape[-1:])",
+    "wg.nn.functional.linear({x}, {y})",
+    "wg.nn.functional.mse_loss({x}, {y})",
+    "wg.randperm({x}.shape[0])",
+    "wg.einsum('ij,kj->ik', {x}, {y})",
+    "{x}.sort(0)[0]",
+    "{x}.topk(2, 0)[1]",
+    "{x}.max(0)[0]",
+    "{x}.max(0)[1]",
+    "{x}.tril()",
+    "{x}.repeat(2, *[1] * ({x}.ndim - 1))",
+    "{x}.sum() * {y}",
+    "{x} * {x}.shape[0]",
+    "wg.outer({x}.reshape(-1), {y}.reshape(-1))",
+    "{x}.lerp({y}, 0.5)",
+    "wg.tensor({c}) * {x}",
+    "{x}.requires_grad_(False) if not {x}.requires_grad else {x}",
+    "{x}.T.contiguous()",
+    "wg.addcmul({x}, {y}, {y})",
+    "{x}.numel() + {y}",
+    "wg.nn.functional.pad({x}, (1, 0))",
+    "{x}.kthvalue(1, 0)[0]",
+    "{x}.index_add(0, wg.tensor([0]), {x}[:1])",
+    "wg.tensor([1.0, 2.0])[0] * {x}",
+    "wg.full_like({x}, {c}) - {y}",
+    "{x}.unique()",
+    "{x}[{x} > 0]",
+    "{x}.nonzero()",
+    "wg.linspace(0, 1, {x}.shape[0])",
+    "wg.no_grad()(lambda: {x} * {y})()",
+    "wg.nn.functional.softplus({x}) - {y}",
+    "{x} ** 2",
+    "{x}.abs() ** {c}",
+    "2 ** {x}",
+    "{c} - {x}",
+    "{c} / {x}",
+    "{x}.new_zeros(2, 3)",
+    "{x}.broadcast_to(2, *{x}.shape)",
+    "{x}.addmm({y}, {y}.t())",
+    "-{x}",
+    "wg.func.vmap(lambda a: a.sin() * 2)({x})",
+    "wg.func.grad(lambda a: (a * a).sum())({x}.float())",
+)
 BLOCKS = (
     "if {x}.sum() > 0:\n    {t} = {x} * 2\nelse:\n    {t} = {x} - 1",
     "if {x}.any():\n    {x}.mul_(0.5)\n{t} = {x} + 1",
@@ -85,9 +245,13 @@ BACKWARD = (
     "(({x} * {p}) ** 2).sum().backward()\nwg.nn.utils.clip_grad_norm_([p0, p1], 1.0)\nopt.step()",
 )
 OPTIMISERS = (
-    "wg.optim.SGD([p0, p1], lr=0.1)", "wg.optim.SGD([p0, p1], lr=0.1, momentum=0.9)", "wg.optim.Adam([p0, p1], lr=0.01)",
-    "wg.optim.AdamW([p0, p1], lr=0.01)", "wg.optim.RMSprop([p0], lr=0.01)", "wg.optim.Adagrad([p1, p0], lr=0.01)",
-)  # fmt: skip
+    "wg.optim.SGD([p0, p1], lr=0.1)",
+    "wg.optim.SGD([p0, p1], lr=0.1, momentum=0.9)",
+    "wg.optim.Adam([p0, p1], lr=0.01)",
+    "wg.optim.AdamW([p0, p1], lr=0.01)",
+    "wg.optim.RMSprop([p0], lr=0.01)",
+    "wg.optim.Adagrad([p1, p0], lr=0.01)",
+)
 
 
 @dataclass(frozen=True)
@@ -160,7 +324,11 @@ class _Growing:
         x = self.pick()
         like = self.space[x]
         close = self.random.random() < 0.7
-        y = self.pick(lambda t: t.ndim == 0 or t.shape[-1:] == like.shape[-1:] or 1 in t.shape[-1:]) if close else self.pick()
+        y = (
+            self.pick(lambda t: t.ndim == 0 or t.shape[-1:] == like.shape[-1:] or 1 in t.shape[-1:])
+            if close
+            else self.pick()
+        )
         grows = [k for k in self.names() if k[0] == "p"]
         t, u = f"v{self.made}", f"v{self.made + 1}"
         self.made += 2
@@ -230,7 +398,9 @@ def _start(grown: _Growing, source: random.Random) -> tuple[list[str], list[tupl
     for i in range(source.choice((0, 1, 2))):
         held.append(f"c{i} = drawn({10 + i}, {grown.shape()}, '{source.choice(DTYPES)}')")
         if source.random() < 0.3:
-            held.append(f"cv{i} = c{i}{source.choice(('[1:]', '.t()', '[..., 0]', '.view(-1)', '[None]', '.detach()'))}")
+            held.append(
+                f"cv{i} = c{i}{source.choice(('[1:]', '.t()', '[..., 0]', '.view(-1)', '[None]', '.detach()'))}"
+            )
     arguments = []
     for i in range(source.choice((1, 1, 2, 3))):
         dtype = source.choice(DTYPES)
