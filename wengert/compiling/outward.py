@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from wengert.core.node import Leaf, OpNode
 from wengert.core.place import here
 from wengert.core.state import thread
 from wengert.core.tensor import from_array, node_of, version_of
@@ -19,7 +20,7 @@ from wengert.graph.storage import Storage, stand_in
 from wengert.tape.api import grad
 from wengert.tape.function import Function
 from wengert.tape.modes import enable_grad
-from wengert.tape.walk import Walk
+from wengert.tape.walk import Walk, leading_to
 
 __all__ = ["Outward", "outward"]
 
@@ -159,9 +160,15 @@ def _walked(level: Capture, roots: list[tuple[Any, Any]]) -> dict[Any, Any] | No
     None is returned where the function has walked the way itself, and freed it.
     """
     targets = set(level.entries)
-    before = {node: (node.extra, node.inputs) for node in targets}
-    for node in targets:  # what lies behind them, and what hangs on them, is the caller's
-        node.extra, node.inputs = None, (None,) * len(node.inputs)
+    before = [(node, node.extra, node.inputs) for node in targets]
+    for node in targets:
+        others = [n for n in node.inputs if n is not None]
+        if not isinstance(node, OpNode | Leaf) and leading_to(others, targets - {node}):
+            raise NotCapturable("one of its tensors is one of several results that were computed from another of them")
+    for node in targets:  # what hangs on them, and what lies behind them, is the caller's
+        node.extra = None
+        if isinstance(node, OpNode):
+            node.inputs = (None,) * len(node.inputs)
     try:
         return Walk(keep=True, create=False, place=here(1), targets=targets, into_leaves=False).run(roots)
     except GraphFreedError:
@@ -169,7 +176,7 @@ def _walked(level: Capture, roots: list[tuple[Any, Any]]) -> dict[Any, Any] | No
     except (InplaceError, MissingRuleError) as error:  # the caller will be told, if it walks
         raise NotCapturable(f"one cannot walk back from what it returns: {error}") from error
     finally:
-        for node, (extra, inputs) in before.items():
+        for node, extra, inputs in before:
             node.extra, node.inputs = extra, inputs
 
 

@@ -15,7 +15,7 @@ from wengert.core.node import Leaf
 from wengert.core.place import here
 from wengert.core.tensor import Tensor, alias, from_array, node_of, replay, version_of
 from wengert.errors import TransformError
-from wengert.graph.capture import Capture, NotCapturable
+from wengert.graph.capture import Capture, NotCapturable, NotYet
 from wengert.graph.evaluate import evaluate
 from wengert.graph.ir import Graph
 from wengert.graph.storage import Traced
@@ -48,7 +48,8 @@ class Program:
 
     Attributes:
         graph: what is computed. sources: of its inputs, in order (None for host inputs). guards: when it may be used.
-        hosts: what Python does first; places: which inputs its numbers begin at; effects: what it does when the graph has run. results: of the function's tensors, and ``structure`` of what it returns.
+        hosts: what Python does first; places: which inputs its numbers begin at; effects: what it does when the graph has
+            run. results: of the function's tensors, and ``structure`` of what it returns.
         writes, gradients: sources, and which of the graph's results becomes their memory, or their ``.grad``.
         run: computes the values from the arrays of the inputs, where no plan does.
     """
@@ -105,7 +106,8 @@ class Program:
             self._build([s.tensor(leaves)._payload if isinstance(s, Held) else None for s in self.sources])
 
     def _evaluated(self, arrays: Sequence[Any]) -> list[Any]:
-        found = evaluate(self.graph, [np.asarray(a, v.spec.dtype.numpy) for a, v in zip(arrays, self.graph.inputs, strict=True)])
+        given = [np.asarray(a, v.spec.dtype.numpy) for a, v in zip(arrays, self.graph.inputs, strict=True)]
+        found = evaluate(self.graph, given)
         return [found[value] for value in self.graph.results]
 
     def runner(self, graph: Graph) -> Runner:
@@ -178,10 +180,11 @@ def capture(function: Callable[..., Any], leaves: Sequence[Any], structure: Any)
         with entered(level):
             returned = function(*args, **kwargs)
             program = _program(level, leaves, returned)
-        level.check_modules()
+        if (name := level.modules.changed()) is not None:  # perhaps only the first time
+            raise NotYet(f"it changes attributes of a module ({name}); write into tensors that are there with copy_()")
         questions = list(around.unchanged())
     except TransformError:  # the function will be run as it is, from where it was
-        level.restore_modules()
+        level.modules.restore()
         around.restore()
         raise
     program.function, program.arguments = function, structure
@@ -221,7 +224,7 @@ def _program(level: Capture, leaves: Sequence[Any], returned: Any) -> Program:
     guards.forms = [(s, form_of(level.original(s.tensor(leaves)))) for s in program.sources if isinstance(s, Held)]
     guards.grads = [(finder.source(t), before is not None) for t, before, read in level.grads.values() if read]
     guards.questions = [(ask, answer, "an option of an optimiser") for ask, answer in level.guards]
-    guards.modules = [(ask, answer, name) for ask, answer, name in level.modules]
+    guards.modules = level.modules.questions
     _check_overlaps(level, finder)
     return program
 

@@ -83,8 +83,8 @@ class Guards:
     """What must hold for a graph to be right, asked at each call.
 
     Attributes:
-        forms: of the tensors that the function holds itself. grads: sources and whether they had a gradient. questions: to Python
-            objects, with answers. modules: snapshots of modules, asked only if any module of the process has changed.
+        forms: of the tensors that the function holds itself. grads: sources and whether they had a gradient. questions: to
+            Python objects, with answers. modules: snapshots, asked only if any module of the process has changed.
     """
 
     def __init__(self) -> None:

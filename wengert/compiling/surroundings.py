@@ -74,7 +74,7 @@ class Surroundings:
 
     def __init__(self, function: Any, others: list[Any]) -> None:
         self._kept: list[Any] = [function, *others]
-        self._asked = [("an argument", functools.partial(_same, other)) for other in others]
+        self._asked: list[tuple[str, Callable[[], Any]]] = [("an argument", functools.partial(_same, other)) for other in others]
         self._entered: set[int] = set()
         self._contents: list[tuple[Any, Any]] = []
         self._cells: list[tuple[Any, Any]] = []

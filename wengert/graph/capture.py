@@ -1,8 +1,8 @@
 """Running a function to write down what it does: every operator call becomes a node of a graph.
 
-:class:`Capture` is the level of the interpreter stack at the bottom: operators on tensors of the program, and on plain ones from
-outside, are entered in the graph instead of being run. Everything else is the same program as ever: the tape records,
-backward walks, hooks run, optimisers step.
+:class:`Capture` is the level of the interpreter stack at the bottom: operators on tensors of the program, and on plain ones
+from outside, are entered in the graph instead of being run. Everything else is the same program as ever: the tape
+records, backward walks, hooks run, optimisers step.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +21,7 @@ from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array, node_of, version_of
 from wengert.errors import CaptureError, TransformError
 from wengert.graph.ir import Graph, Value
+from wengert.graph.modules import Modules
 from wengert.graph.operations import Draw, Formula
 from wengert.graph.storage import Storage, Traced, array_of, memory_order, spec_of, stand_in
 
@@ -82,7 +83,7 @@ class Capture(Level):
         inside: arrays that the function made itself and knows the values of; they become constants.
         grads: tensors from outside whose ``.grad`` was looked at or set, what it was before, and whether that was looked at.
         hosts: what Python does at each call before the graph runs, in order: numbers for inputs, and effects.
-        guards: questions to Python objects, and the answers that the graph is made for. modules: the same of modules.
+        guards: questions to Python objects, and the answers that the graph is made for. modules: those that are used.
         arguments: the tensors that come with each call, by identity; views among them are memory of their own.
         decisions: values that the function asked for, what they were, and the line.
         entries: the nodes of tensors from outside, through which gradients leave, and the tensors.
@@ -101,7 +102,7 @@ class Capture(Level):
         self.grads: dict[int, tuple[Any, Any, bool]] = {}
         self.hosts: list[Host] = []
         self.guards: list[tuple[Callable[[], Any], Any]] = []
-        self.modules: list[tuple[Callable[[], Any], Any, str]] = []
+        self.modules = Modules()
         self.arguments = {id(t): t for t in arguments}
         self.entries: dict[Any, Any] = {}
         self._decide = decide
@@ -111,8 +112,6 @@ class Capture(Level):
         self._adopted: list[tuple[Any, Any, Any]] = []
         self._before = [(t, t._payload, t._node, t._view) for t in arguments]
         self._wrote: dict[int, Storage] = {}
-        self._modules: set[int] = set()
-        self._members: list[tuple[dict[str, Any], dict[str, Any]]] = []
 
     # ---- operators -------------------------------------------------------------------
 
@@ -329,28 +328,7 @@ class Capture(Level):
 
     def module(self, module: Any) -> None:
         """Take note of a module that the function uses, and of those below it."""
-        for part in module.modules():
-            if id(part) not in self._modules:
-                self._modules.add(id(part))
-                self._held.append((part, None))
-                self.modules.append((part.snapshot, part.snapshot(), f"{type(part).__name__}"))
-                self._members.append((part.__dict__, part.__dict__.copy()))
-
-    def check_modules(self) -> None:
-        """Refuse a program that changes what a module consists of, perhaps only the first time.
-
-        Raises:
-            NotYet: if it does.
-        """
-        for ask, answer, name in self.modules:
-            if ask() != answer:
-                raise NotYet(f"it changes attributes of a module ({name}); write into tensors that are there with copy_()")
-
-    def restore_modules(self) -> None:
-        """Put back what modules consist of."""
-        for members, before in self._members:
-            members.clear()
-            members.update(before)
+        self.modules.use(module)
 
     def written(self) -> Iterator[tuple[Any, Value]]:
         """Yield each tensor from outside whose memory was written, and what it is to hold."""
@@ -433,6 +411,10 @@ class Capture(Level):
         self.hosts.append(Host(numbers, tuple(values), found))
         return values
 
+    def _is_outer(self, tensor: Any) -> bool:
+        held = tensor._payload
+        return self.is_adopted(tensor) or (type(held) is np.ndarray and not self.known(held))
+
     def is_adopted(self, tensor: Any) -> bool:
         """Whether a tensor of the program is one from outside, that was written."""
         return any(t is tensor for t, _, _ in self._adopted)
@@ -475,7 +457,7 @@ class Capture(Level):
             grad = tensor._grad
             if grad is before and (read or grad is not None):
                 continue
-            if grad is not None and (self.is_adopted(grad) or type(grad._payload) is np.ndarray and not self.known(grad._payload)):
+            if grad is not None and self._is_outer(grad):
                 raise NotCapturable("it makes a tensor from outside the .grad of another")
             yield tensor, grad
 

@@ -259,7 +259,7 @@ class Case:
     """A random program.
 
     Attributes:
-        held: statements that make what the function holds. arguments: expressions, of the numbers ``n`` and ``k`` (of the call).
+        held: statements that make what the function holds. arguments: expressions, of ``n`` and ``k`` (number of the call).
         body: statements. returned: an expression. calls: the size ``n`` of each call. outside: whether the caller walks back
             from the results.
     """
@@ -280,7 +280,8 @@ class Case:
             "import wengert as wg", "from wengert.testing.random_programs import drawn", "", "",
             "def build():", *_indented(self.held), *_indented([f"def step({names}):"]),
             *_indented(_indented([*self.body, f"return ({returned})"])), "    return dict(locals())", "", "",
-            "def arguments(n, k):", *_indented([made, f"return [{names}]"]), "", "", f"CALLS = {self.calls}", f"OUTSIDE = {self.outside}",
+            "def arguments(n, k):", *_indented([made, f"return [{names}]"]), "", "",
+            f"CALLS = {self.calls}", f"OUTSIDE = {self.outside}",
         ])  # fmt: skip
 
 
@@ -390,8 +391,9 @@ def random_case(seed: int, number: int) -> Case:
 
 def _start(grown: _Growing, source: random.Random) -> tuple[list[str], list[tuple[str, str]]]:
     """Return statements for what is held, and expressions for arguments."""
+    shape = source.choice(("(3,)", "(3, 3)", "(1,)", "(2, 3)"))
     held = [
-        f"p0 = wg.nn.Parameter(drawn(1, {source.choice(('(3,)', '(3, 3)', '(1,)', '(2, 3)'))}, '{source.choice(('float32', 'float64'))}'))",
+        f"p0 = wg.nn.Parameter(drawn(1, {shape}, '{source.choice(('float32', 'float64'))}'))",
         f"p1 = wg.nn.Parameter(drawn(2, {source.choice(('(3,)', '()', '(3, 1)'))}, 'float32'))",
         f"opt = {source.choice(OPTIMISERS)}",
     ]
@@ -404,7 +406,8 @@ def _start(grown: _Growing, source: random.Random) -> tuple[list[str], list[tupl
     arguments = []
     for i in range(source.choice((1, 1, 2, 3))):
         dtype = source.choice(DTYPES)
-        how = f"drawn({20 + i} + k, {grown.shape(sized=True)}, '{dtype}'{', True' if dtype in FLOATS and source.random() < 0.3 else ''})"
+        grad = ", True" if dtype in FLOATS and source.random() < 0.3 else ""
+        how = f"drawn({20 + i} + k, {grown.shape(sized=True)}, '{dtype}'{grad})"
         if source.random() < 0.2:
             how += source.choice((".t()", "[1:]", "[..., ::2]", " * 1"))
         arguments.append((f"a{i}", how))
