@@ -99,7 +99,9 @@ class Compiled:
             except Different as met:
                 found, place = self._other_way(key, program, met, leaves, tried), program.decisions[met.number].place
             if found is None:
-                return self._captured(key, leaves, structure, f"the value asked for at {describe(place)} was another", place)
+                return self._captured(
+                    key, leaves, structure, f"the value asked for at {describe(place)} was another", place
+                )
             program = found
             tried.append(program)
 
@@ -118,11 +120,11 @@ class Compiled:
                 return other
         return None
 
-    def _captured(
-        self, key: Any, leaves: Sequence[Any], structure: Any, why: str, place: Place | None = None
-    ) -> Any:
+    def _captured(self, key: Any, leaves: Sequence[Any], structure: Any, why: str, place: Place | None = None) -> Any:
         if place is not None and len(self.programs[key]) >= WAYS:
-            return self._give_up(leaves, structure, f"what is asked for at {describe(place)} had more than {WAYS} values")
+            return self._give_up(
+                leaves, structure, f"what is asked for at {describe(place)} had more than {WAYS} values"
+            )
         args, kwargs = tree.unflatten(leaves, structure)
         try:
             program = capture(self.function, leaves, structure)

@@ -211,4 +211,3 @@ def _second(graph: Graph, first: int, given: list[Value], gradients: list[Value]
         node.arguments = replaced(node.arguments, inside)
     second.outputs = [inside(v) for v in gradients]
     return second, kept
-

@@ -101,7 +101,11 @@ class Guards:
             if (source.tensor(leaves)._grad is not None) is not present:
                 return f".grad of {source!r} is {'None' if present else 'no longer None'}"
         for tensor, array, node in self._seen:
-            if tensor._payload is not array or tensor._node is not node or (node is not None and node.extra is not None):
+            if (
+                tensor._payload is not array
+                or tensor._node is not node
+                or (node is not None and node.extra is not None)
+            ):
                 self._seen = []
                 break
         if not self._seen:

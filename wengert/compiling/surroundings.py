@@ -47,16 +47,16 @@ def seen(value: Any, kept: list[Any] | None = None, depth: int = 0) -> Any:
 def _is_own(value: Any) -> bool:
     """Whether an object is of a class of the user's, of which any attribute may be a number."""
     kind = type(value)
-    if isinstance(value, type | types.ModuleType | types.FunctionType | types.MethodType) or hasattr(
-        value, "named_parameters"
-    ):
+    if isinstance(value, type | types.ModuleType | types.FunctionType | types.MethodType):
+        return False
+    if hasattr(kind, "named_parameters"):  # a module says itself what has changed
         return False
     return kind.__module__.partition(".")[0] not in FOREIGN and kind.__module__ != "functools"
 
 
 def _attributes(value: Any) -> list[tuple[str, Any]]:
     names = [n for kind in type(value).__mro__ for n in _slots(kind)]
-    found = [(n, getattr(value, n)) for n in names if hasattr(value, n)]
+    found = [(n, got) for n in names if (got := getattr(value, n, EMPTY)) is not EMPTY]
     return [*found, *getattr(value, "__dict__", {}).items()]
 
 
@@ -74,7 +74,9 @@ class Surroundings:
 
     def __init__(self, function: Any, others: list[Any]) -> None:
         self._kept: list[Any] = [function, *others]
-        self._asked: list[tuple[str, Callable[[], Any]]] = [("an argument", functools.partial(_same, other)) for other in others]
+        self._asked: list[tuple[str, Callable[[], Any]]] = [
+            ("an argument", functools.partial(_same, other)) for other in others
+        ]
         self._entered: set[int] = set()
         self._contents: list[tuple[Any, Any]] = []
         self._cells: list[tuple[Any, Any]] = []

@@ -28,15 +28,15 @@ from wengert.graph.storage import Storage, Traced, array_of, memory_order, spec_
 __all__ = ["Capture", "Host", "NeedsValues", "NotCapturable", "NotYet", "capturing", "outside"]
 
 
-class NotCapturable(CaptureError):
+class NotCapturable(CaptureError):  # noqa: N818 - what it says, not what went wrong
     """The program does something that no graph can say."""
 
 
-class NotYet(CaptureError):
+class NotYet(CaptureError):  # noqa: N818 - what it says, not what went wrong
     """The program is to run once as it is before it is captured."""
 
 
-class NeedsValues(CaptureError):
+class NeedsValues(CaptureError):  # noqa: N818 - what it says, not what went wrong
     """The program asks for the values of a tensor while it is being captured.
 
     Attributes:

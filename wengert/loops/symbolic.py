@@ -26,6 +26,8 @@ class Element(Payload):
 
     __slots__ = ("symbol",)
 
+    level: "ElementLevel"
+
     def __init__(self, symbol: Symbol, level: "ElementLevel") -> None:
         self.symbol, self.level = symbol, level
         self.shape, self.dtype = (), symbol.dtype

@@ -116,12 +116,12 @@ class Plan:
         found: dict[Value, Any] = {}
         aliased = self._aliased()
         for target, value in self.graph.writes:
-            array, node = self.arrays[target], value.node
+            array, maker = self.arrays[target], value.node
             if (
-                node is not None and value in made and value not in found and target not in outputs
+                maker is not None and value in made and value not in found and target not in outputs
                 and target not in aliased and last.get(target, -1) <= made[value] and array.flags.c_contiguous
                 and self.bound[self.graph.inputs.index(target)] is not None
-                and _is_elementwise(node.op) and _reads_once(node, target)
+                and _is_elementwise(maker.op) and _reads_once(maker, target)
             ):  # fmt: skip
                 found[value] = array
         return found

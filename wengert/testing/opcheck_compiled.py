@@ -55,7 +55,9 @@ def check_compiled(case: Case, backends: tuple[str, ...] = ("reference", "native
             require(len(got) == len(want), f"{len(got)} results instead of {len(want)}")
             for g, w in zip(got, want, strict=True):
                 require(g.dtype == w.dtype, f"compiled code gives {g.dtype} instead of {w.dtype}")
-                own = {2: 2e-2, 4: 2e-5}.get(np.empty(0, w.dtype).real.itemsize, 1e-11) if w.dtype.kind in "fcV" else 0.0
+                own = (
+                    {2: 2e-2, 4: 2e-5}.get(np.empty(0, w.dtype).real.itemsize, 1e-11) if w.dtype.kind in "fcV" else 0.0
+                )
                 scale = float(np.max(np.abs(w), initial=1.0, where=np.isfinite(w))) if w.dtype.kind in "fc" else 1.0
                 close(g, w, f"a result of the {backend} backend", rtol=own, atol=own * scale)
     return True
