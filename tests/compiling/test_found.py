@@ -3,6 +3,7 @@
 import copy
 import pickle
 import threading
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -369,3 +370,63 @@ def test_an_argument_is_given_another_shape() -> None:
     with pytest.raises(CaptureError, match="another shape"):
         wg.compile(lambda x: x.t_(), fullgraph=True)(x)
     assert x.shape == (2, 3)
+
+
+# ---- values that are read without an operator
+
+
+def test_an_index_of_no_dimensions_is_read_at_each_call() -> None:
+    run = wg.compile(lambda x, i: x[i] * 2, fullgraph=True)
+    x = wg.arange(4)
+    assert [run(x, wg.tensor(i)).item() for i in (0, 3, 1, 0)] == [0, 6, 2, 0]
+
+
+def test_tensors_made_of_tensors_hold_what_these_hold_at_each_call() -> None:
+    run = wg.compile(lambda x: wg.tensor([x[0].item(), 1.0]) + 1)
+    for value in (1.0, 2.0, 1.0):
+        assert run(wg.tensor([value])).tolist() == [value + 1, 2.0]
+    copied = wg.compile(lambda x: wg.tensor(x) * 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert [copied(wg.tensor([v])).item() for v in (1.0, 2.0)] == [1.0, 2.0]
+
+
+def test_seeds_are_not_set_once() -> None:
+    def run(x: Any) -> Any:
+        wg.manual_seed(3)
+        return x + wg.rand(1)
+
+    step = wg.compile(run)
+    with pytest.warns(RuntimeWarning, match="of a generator inside a compiled function"):
+        first = step(wg.zeros(1))
+    assert step(wg.zeros(1)).item() == first.item()
+
+
+def test_what_is_printed_of_a_tensor_from_outside_shows_no_old_values() -> None:
+    run = wg.compile(lambda x: (x * 1, str(x)), fullgraph=True)
+    assert run(wg.ones(2))[1] == run(wg.zeros(2))[1] == "tensor(captured, shape=(2,), dtype=float32)"
+
+
+def test_step_hooks_that_come_later_run() -> None:
+    p = wg.nn.Parameter(wg.ones(1))
+    optimiser, seen = wg.optim.SGD([p], lr=0.1), []
+
+    def step() -> None:
+        optimiser.zero_grad()
+        (p * p).sum().backward()
+        optimiser.step()
+
+    run = wg.compile(step)
+    run()
+    run()
+    optimiser.register_step_post_hook(lambda *_: seen.append(1))
+    run()
+    assert seen
+
+
+def test_compiled_modules_are_copied_and_pickled() -> None:
+    run = wg.compile(wg.nn.Linear(2, 1))
+    x = wg.ones(2)
+    for other in (copy.deepcopy(run), pickle.loads(pickle.dumps(run))):
+        assert other(x).item() == run(x).item()
+        assert other.weight is not run.weight

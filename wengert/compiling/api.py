@@ -78,8 +78,15 @@ class CompiledModule:
     def __dir__(self) -> list[str]:
         return sorted({*dir(self._orig_mod), "compiled"})
 
+    def __reduce__(self) -> Any:
+        return _again, (self._orig_mod, self.compiled.fullgraph, self.compiled.backend)
+
     def __repr__(self) -> str:
         return f"compiled {self._orig_mod!r}"
+
+
+def _again(module: Any, fullgraph: bool, backend: str) -> CompiledModule:
+    return CompiledModule(module, fullgraph=fullgraph, backend=backend)
 
 
 def _calling(module: Any) -> Callable[..., Any]:

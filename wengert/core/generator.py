@@ -12,12 +12,19 @@ from wengert.core.interpret import Level, Payload
 from wengert.core.registry import ops
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array, raw
+from wengert.errors import CaptureError
 from wengert.kernels import philox
 
 __all__ = ["Generator", "default_generator", "draw"]
 
 _MASK = (1 << 64) - 1
 Sampler = Callable[..., tuple[Any, int]]
+
+
+def _refuse_in_capture(what: str) -> None:
+    """Refuse what would be done once, when a function is captured, and not at each call."""
+    if thread.state.captures is not None:
+        raise CaptureError(f"{what} of a generator inside a compiled function; call it outside")
 
 
 class Generator:
@@ -43,6 +50,7 @@ class Generator:
 
     def manual_seed(self, seed: int) -> "Generator":
         """Start the stream of ``seed`` (any integer; taken modulo 2⁶⁴) from its beginning; return the generator."""
+        _refuse_in_capture("manual_seed()")
         if isinstance(seed, bool) or not hasattr(seed, "__index__"):
             raise TypeError(f"manual_seed() takes an int, got {type(seed).__name__}")
         with self._lock:
@@ -68,6 +76,7 @@ class Generator:
 
     def get_state(self) -> Tensor:
         """Return seed and position as a uint64 tensor of two elements, for :meth:`set_state`."""
+        _refuse_in_capture("get_state()")
         return from_array(np.array([self.key, self.offset], np.uint64))
 
     def set_state(self, state: Any) -> "Generator":
@@ -76,6 +85,7 @@ class Generator:
         Raises:
             ValueError: if it is not one.
         """
+        _refuse_in_capture("set_state()")
         array: Any = state._payload if isinstance(state, Tensor) else np.asarray(state)
         if array.shape != (2,) or array.dtype != np.uint64:
             raise ValueError(
@@ -87,6 +97,7 @@ class Generator:
 
     def split(self, count: int = 2) -> tuple["Generator", ...]:
         """Return ``count`` generators of independent streams, derived from seed and position; this one moves on."""
+        _refuse_in_capture("split()")
         with self._lock:
             parent = philox.fold_in(self.key, self.offset)
             self.offset += 1

@@ -6,6 +6,7 @@ import numpy as np
 
 from wengert.array.device import devices, index_of
 from wengert.array.dtype import bool_, complex_of, int64
+from wengert.core.state import thread
 from wengert.settings import settings
 
 __all__ = ["format_tensor", "set_printoptions"]
@@ -93,6 +94,9 @@ def format_tensor(tensor: Any) -> str:
     array: Any = tensor._payload
     if not isinstance(array, np.ndarray):
         return repr(array)
+    captures = thread.state.captures
+    if captures is not None and not captures.known(array):
+        return f"tensor(captured, shape={tuple(array.shape)}, dtype={array.dtype.name})"
     if array.dtype.kind == "V":
         array = array.astype(np.float32)
     prefix = f"{'Parameter containing:' + chr(10) if type(tensor).__name__ == 'Parameter' else ''}tensor("

@@ -46,7 +46,7 @@ def _leaves(data: Any, found: set[DType], tensors: list[Any]) -> None:
 def _plain(data: Any) -> Any:
     """Return nested lists with every tensor replaced by its array."""
     if isinstance(data, Tensor):
-        return data._payload
+        return raw(data, "making a tensor of others")
     return [_plain(item) for item in data] if isinstance(data, list | tuple) else data
 
 
@@ -79,7 +79,7 @@ def array_of(data: Any, dtype: DType | None, name: str) -> Any:
         RuntimeError: for an integer that the dtype cannot hold.
     """
     if isinstance(data, Tensor | np.ndarray):
-        array = data._payload if isinstance(data, Tensor) else data
+        array = raw(data, f"{name}()") if isinstance(data, Tensor) else data
         return np.array(array, (dtype or dtype_of(array.dtype)).numpy, order="C")
     if isinstance(data, range):
         data = list(data)

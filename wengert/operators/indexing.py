@@ -20,6 +20,7 @@ from wengert.core.interpret import admitted
 from wengert.core.methods import attach
 from wengert.core.operator import Spec
 from wengert.core.registry import operators, ops
+from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array, raw
 from wengert.errors import ShapeError
 from wengert.kernels import scatter as kernels
@@ -250,8 +251,8 @@ def _item(item: Any) -> Any:
         raise IndexError("a uint8 tensor is no index: use .bool() if it is a mask, .long() if it holds positions")
     if dtype.category > 1:
         raise IndexError(f"tensors used as indices must hold ints or bools, got {dtype} of shape {tuple(item.shape)}")
-    if not item._payload.shape and isinstance(item._payload, np.ndarray):
-        return item._payload.item()
+    if not item._payload.shape and (isinstance(item._payload, np.ndarray) or thread.state.captures is not None):
+        return raw(item, "an index of no dimensions").item()
     return item
 
 

@@ -17,7 +17,7 @@ from wengert.core.node import Leaf
 from wengert.core.registry import ops
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array, node_of, version_of
-from wengert.errors import InplaceError, ShapeError
+from wengert.errors import CaptureError, InplaceError, ShapeError
 from wengert.operators.writes import publish_method, written
 
 __all__: list[str] = []
@@ -34,6 +34,8 @@ def _check(name: str, tensor: Any) -> None:
 def _replace(name: str, tensor: Any, function: Callable[[Any], Any]) -> Any:
     """Make ``tensor`` the view of itself that ``function`` takes; return it."""
     _check(name, tensor)
+    if thread.state.captures is not None and isinstance(tensor._payload, np.ndarray):
+        raise CaptureError(f"{name}() gives a tensor from outside a compiled function another shape; use {name[:-1]}()")
     source = tensor
     if tensor._view is None:
         source = from_array(tensor._payload)
