@@ -106,7 +106,9 @@ class Elementwise(Optimizer):
         entered = captures.formulas(
             f"{type(self).__name__}.step", _key(own, group), _prepared(own, group), _apply, len(names)
         )
-        captures.guard(lambda: (id(self.state), [id(g) for g in self.param_groups], [*self._step_pre], [*self._step_post]))
+        captures.guard(
+            lambda: (id(self.state), [id(g) for g in self.param_groups], [*self._step_pre], [*self._step_post])
+        )
         captures.guard(lambda: _form(group))
         alike: dict[Any, list[Any]] = {}
         for param in group["params"]:
