@@ -297,8 +297,8 @@ class _Saving:
     def result(self, result: Result) -> Any:
         if result.kind == "value":
             return {"value": result.item}
-        if result.kind == "source":
-            return {"source": self.source(result.item), "chain": _told(result.chain)}
+        if result.kind in ("source", "detached"):
+            return {result.kind: self.source(result.item), "chain": _told(result.chain)}
         return {"same": _told(result.item)}
 
 
@@ -399,8 +399,9 @@ class _Loading:
     def result(self, told: Any) -> Result:
         if "value" in told:
             return Result("value", self.position(told["value"]))
-        if "source" in told:
-            return Result("source", self.source(told["source"]), parse_literal(told["chain"]))
+        for kind in ("source", "detached"):
+            if kind in told:
+                return Result(kind, self.source(told[kind]), parse_literal(told["chain"]))
         return Result("same", parse_literal(told["same"]))
 
 
