@@ -420,8 +420,44 @@ def test_step_hooks_that_come_later_run() -> None:
     run()
     run()
     optimiser.register_step_post_hook(lambda *_: seen.append(1))
+    with pytest.warns(RuntimeWarning, match="step hooks of an optimiser"):
+        run()
     run()
-    assert seen
+    assert seen == [1, 1]
+
+
+counted = 0
+
+
+def test_what_a_function_changes_in_python_happens_at_each_call() -> None:
+    log: list[int] = []
+
+    def run(x: Any) -> Any:
+        global counted
+        counted += 1
+        log.append(len(log))
+        return x * counted
+
+    step = wg.compile(run)
+    assert [step(wg.ones(1)).item() for _ in range(5)] == [1, 2, 3, 4, 5]
+    assert log == [0, 1, 2, 3, 4]
+
+
+def test_modes_are_not_left_changed_once() -> None:
+    def run(x: Any) -> Any:
+        wg.set_default_dtype(wg.float64)
+        return x * 2
+
+    step = wg.compile(run)
+    try:
+        for _ in range(2):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                step(wg.ones(1, dtype=wg.float32))
+            assert wg.get_default_dtype() is wg.float64
+            wg.set_default_dtype(wg.float32)
+    finally:
+        wg.set_default_dtype(wg.float32)
 
 
 def test_compiled_modules_are_copied_and_pickled() -> None:

@@ -436,10 +436,7 @@ def test_random_numbers_are_those_of_the_plain_function() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_branches_on_values(backend: str) -> None:
-    log = []
-
     def run(x: Any) -> Any:
-        log.append(1)
         if x.sum() > 0:
             return x * 2
         if x.max() > 0.5:
@@ -449,10 +446,8 @@ def test_branches_on_values(backend: str) -> None:
     step = compiled(run, backend)
     for seed in range(40):
         x = drawn(3, seed=seed) * (0.1 if seed % 2 else 1)
-        found, captures = step(x), len(log)
-        _same(found, run(x))
-        log[captures:] = []
-    assert len(log) == len(programs(step)) == 3
+        _same(step(x), run(x))
+    assert len(programs(step)) == 3
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -13,6 +13,7 @@ from wengert.compiling.surroundings import PLAIN, Surroundings
 from wengert.core.interpret import entered
 from wengert.core.node import Leaf
 from wengert.core.place import here
+from wengert.core.state import thread
 from wengert.core.tensor import Tensor, alias, from_array, node_of, replay, version_of
 from wengert.errors import TransformError
 from wengert.graph.capture import Capture, NotCapturable, NotYet
@@ -21,6 +22,7 @@ from wengert.graph.ir import Graph
 from wengert.graph.storage import Traced
 from wengert.passes.pipeline import optimise
 from wengert.runtime.plan import Plan
+from wengert.settings import settings
 
 __all__ = ["Program", "capture"]
 
@@ -176,9 +178,13 @@ def capture(function: Callable[..., Any], leaves: Sequence[Any], structure: Any)
     level = Capture(decide, [leaf for leaf in leaves if isinstance(leaf, Tensor)])
     args, kwargs = tree.unflatten(leaves, structure)
     around = Surroundings(function, [leaf for leaf in leaves if not isinstance(leaf, (Tensor, *PLAIN))])
+    modes = _modes()
     try:
         with entered(level):
             returned = function(*args, **kwargs)
+            if _modes() != modes:
+                _restore(modes)
+                raise NotCapturable("it leaves the grad mode or the default dtype changed")
             program = _program(level, leaves, returned)
         if (name := level.modules.changed()) is not None:  # perhaps only the first time
             raise NotYet(f"it changes attributes of a module ({name}); write into tensors that are there with copy_()")
@@ -190,6 +196,15 @@ def capture(function: Callable[..., Any], leaves: Sequence[Any], structure: Any)
     program.function, program.arguments = function, structure
     program.guards.questions += questions
     return program
+
+
+def _modes() -> tuple[Any, ...]:
+    """Return the modes that a function may change for what comes after it."""
+    return thread.state.grad, settings.default_dtype
+
+
+def _restore(modes: tuple[Any, ...]) -> None:
+    thread.state.grad, settings.default_dtype = modes
 
 
 def _program(level: Capture, leaves: Sequence[Any], returned: Any) -> Program:

@@ -1,7 +1,7 @@
 """What a function reads besides its arguments: numbers, containers and objects in its closure and among its module's globals.
 
 A program holds their values as they were, so it is right only as long as they are the same. What the function itself changes
-is left out: that is an effect of Python, which happens when the function is captured.
+there would happen once, when it is captured, and not at each call: such a function is run as it is.
 """
 
 import functools
@@ -80,6 +80,7 @@ class Surroundings:
         self._entered: set[int] = set()
         self._contents: list[tuple[Any, Any]] = []
         self._cells: list[tuple[Any, Any]] = []
+        self._globals: list[tuple[dict[str, Any], str, Any]] = []
         self._enter(function)
         for other in others:
             self._remember(other)
@@ -89,12 +90,16 @@ class Surroundings:
         """Yield a question, its answer and a name for each thing that is still as it was.
 
         Raises:
-            NotYet: if the function put a tensor there that it made; perhaps it does so only the first time.
+            NotYet: if the function has changed something; perhaps it does so only the first time.
         """
         for name, get, answer in self._before:
             if seen(get()) == answer:
                 yield functools.partial(_ask, get, self._kept), answer, name
-            elif not {id(t) for t in _tensors(get())} <= {id(t) for t in self._kept}:
+            elif {id(t) for t in _tensors(get())} <= {id(t) for t in self._kept}:
+                raise NotYet(
+                    f"it changes {name}, which a program would do only once; return the value, or use a tensor"
+                )
+            else:
                 raise NotYet(f"it keeps a tensor that it makes in {name}; write into one that is there with copy_()")
 
     def restore(self) -> None:
@@ -104,6 +109,8 @@ class Surroundings:
             holder.extend(before) if isinstance(holder, list) else holder.update(before)
         for cell, before in self._cells:
             cell.cell_contents = before
+        for names, name, before in self._globals:
+            names[name] = before
 
     def _enter(self, function: Any) -> None:
         if id(function) in self._entered:
@@ -133,6 +140,7 @@ class Surroundings:
             self._watch(f"'{name}'", functools.partial(_content, cell))
         for name in dict.fromkeys(_names(code)):
             if name in names:
+                self._globals.append((names, name, names[name]))
                 self._watch(f"the global '{name}'", functools.partial(names.get, name))
 
     def _watch(self, name: str, get: Callable[[], Any]) -> None:

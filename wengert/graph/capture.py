@@ -419,6 +419,10 @@ class Capture(Level):
         """Whether a tensor of the program is one from outside, that was written."""
         return any(t is tensor for t, _, _ in self._adopted)
 
+    def refuse(self, what: str) -> None:
+        """Raise NotCapturable: no graph can say this."""
+        raise NotCapturable(f"{what} cannot be captured")
+
     def postpone(self, why: str) -> None:
         """Refuse to capture this time.
 

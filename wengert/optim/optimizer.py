@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any
 
+from wengert.core.state import thread
 from wengert.core.tensor import Tensor
 from wengert.tape.hooks import RemovableHandle, add_hook
 from wengert.tape.modes import enable_grad, no_grad
@@ -40,6 +41,9 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
         self.has_stepped = True
         if not (self._step_pre or self._step_post or _before_every_step or _after_every_step):
             return step(self, *args, **kwargs)
+        captures = thread.state.captures
+        if captures is not None:
+            captures.refuse("step hooks of an optimiser, which Python runs,")
         for hook in (*_before_every_step.values(), *self._step_pre.values()):
             new = hook(self, args, kwargs)
             if new is None:
