@@ -10,13 +10,13 @@ meets half a file.
 
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from wengert.array.dtype import complex128, to_dtype
+from wengert.atomic import write_whole
 from wengert.core.tensor import Tensor, from_array, raw
 
 __all__ = ["from_bytes", "load", "load_file", "save", "save_file", "to_bytes"]
@@ -52,7 +52,7 @@ def save_file(tensors: Mapping[str, Tensor], path: Path, metadata: Mapping[str, 
     """
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise TypeError(f"save_file() takes a path, got {path!r}")
-    _write(path, to_bytes(tensors, metadata))
+    write_whole(path, to_bytes(tensors, metadata))
 
 
 def load_file(path: Path) -> dict[str, Tensor]:
@@ -122,7 +122,7 @@ def save(obj: Any, f: Path | BinaryIO) -> None:
     structure = _pack(obj, "", tensors, {})
     data = to_bytes(tensors, {_STRUCTURE: json.dumps(structure)})
     if isinstance(f, str | os.PathLike):
-        _write(f, data)
+        write_whole(f, data)
     else:
         f.write(data)
 
@@ -223,29 +223,6 @@ def _check_file(name: str, f: Any, method: str) -> None:
 def _read(path: Path) -> bytes:
     with open(path, "rb") as file:
         return file.read()
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file so that it is there completely or not at all, also after a crash."""
-    target = os.path.abspath(path)
-    folder = os.path.dirname(target)
-    partial = f"{target}.{secrets.token_hex(4)}.partial"
-    try:
-        with open(partial, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, target)
-    except BaseException:
-        if os.path.exists(partial):
-            os.remove(partial)
-        raise
-    if os.name == "posix":  # the new name must reach the disk too
-        entry = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(entry)
-        finally:
-            os.close(entry)
 
 
 # ---- structure -------------------------------------------------------------------------

@@ -9,13 +9,13 @@ import hashlib
 import json
 import math
 import os
-import secrets
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
 import numpy as np
 
 from wengert.array.dtype import DTYPES, complex128, dtype_of, float64
+from wengert.atomic import write_whole
 from wengert.errors import GraphError
 from wengert.graph.ir import Graph
 from wengert.graph.parser import parse
@@ -86,19 +86,7 @@ def load(path: Path) -> Graph:
 
 def write(path: Path, content: Content) -> None:
     """Write a file so that it is there completely or not at all, also after a crash."""
-    data = _to_bytes(content)
-    target = os.path.abspath(path)
-    partial = f"{target}.{secrets.token_hex(4)}.partial"
-    try:
-        with open(partial, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, target)
-    except BaseException:
-        if os.path.exists(partial):
-            os.remove(partial)
-        raise
+    write_whole(path, _to_bytes(content))
 
 
 def read(path: Path) -> Content:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from wengert.codegen.epilogue import ACTIVATIONS, Epilogue
 from wengert.runtime.calls import dtype_name
+from wengert.runtime.launch import pointer
 from wengert.runtime.pool import empty
-from wengert.runtime.product import Call, Plan, address
+from wengert.runtime.product import Call, Plan
 from wengert.runtime.recording import active, ascontiguous
 from wengert.runtime.threads import chosen
 
@@ -136,7 +137,7 @@ def _keep(key: Any, call: Call, plan: Plan, done: Call) -> None:
     operands = (call.b, call.a) if turned else (call.a, call.b)
     given, used = (*operands, call.addend, call.bias), (done.a, done.b, done.addend, done.bias)
     if all(
-        x is y or (x is not None and y is not None and address(x) == address(y))
+        x is y or (x is not None and y is not None and pointer(x) == pointer(y))
         for x, y in zip(given, used, strict=True)
     ):
         remember(_known, key, _Known(plan, turned, call.out.shape, call.out.dtype))
@@ -186,7 +187,7 @@ def _addend(call: Call, addend: Array | None) -> Array | None:
         raise ValueError(f"matmul: an addend of shape {addend.shape} does not broadcast to {out.shape}") from None
     if whole.dtype != out.dtype:
         whole = whole.astype(out.dtype)
-    same = address(whole) == address(out) and whole.strides == out.strides
+    same = pointer(whole) == pointer(out) and whole.strides == out.strides
     if not same and np.may_share_memory(whole, out):
         whole = whole.copy()
     return whole

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from wengert.codegen import task_graph, task_loop, task_steps, worker_loop
 from wengert.codegen.cache import library
 from wengert.codegen.target import host
+from wengert.runtime.launch import pointer
 from wengert.runtime.threads import get_num_threads
 from wengert.runtime.workers import start_workers
 
@@ -42,10 +43,6 @@ def _address_of(function: Any) -> int:
 
 _native = lru_cache(maxsize=1)(_Native)
 _Words: Final = ctypes.c_int64 * len(task_loop.RUN)
-
-
-def _address(array: Any) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 def checked(rows: Any) -> Integers:
@@ -104,7 +101,7 @@ class Table:
 
     def __init__(self, rows: Integers) -> None:
         self.rows = checked(rows)
-        self._place = _address(rows)
+        self._place = pointer(rows)
         self._native = _native()
 
     def __len__(self) -> int:
@@ -125,7 +122,7 @@ class Table:
     def timed(self) -> Integers:
         """Run all tasks; return when each began and ended, in nanoseconds, shape (tasks, 2)."""
         times = np.zeros((len(self.rows), 2), np.int64)
-        self._run(0, len(self.rows), _address(times))
+        self._run(0, len(self.rows), pointer(times))
         return times
 
     def _run(self, first: int, end: int, times: int) -> None:
@@ -208,7 +205,7 @@ class TaskGraph:
     def timed(self) -> Integers:
         """Run all tasks; return when each began and ended, in nanoseconds, and in which seat, shape (tasks, 3)."""
         times = np.zeros((self._count, task_steps.TIMED), np.int64)
-        self._run(_address(times))
+        self._run(pointer(times))
         found = np.empty_like(times)
         found[self._order] = times
         return found
@@ -216,7 +213,7 @@ class TaskGraph:
     def _run(self, times: int) -> None:
         beginning = self._beginning(get_num_threads())
         memory = np.empty(len(beginning) + task_steps.LINE, np.int64)
-        place = _address(memory)
+        place = pointer(memory)
         skipped = -place // 8 % task_steps.LINE
         state = memory[skipped : skipped + len(beginning)]
         state[:] = beginning
@@ -234,7 +231,7 @@ class TaskGraph:
         if found is None:
             pairs, ready = -(-self._count // 64), task_steps.SLOTS + task_steps.LINE * seats
             words = {
-                "TABLE": _address(self._rows), "STARTS": _address(self._starts), "SUCCESSORS": _address(self._successors),
+                "TABLE": pointer(self._rows), "STARTS": pointer(self._starts), "SUCCESSORS": pointer(self._successors),
                 "SEATS": seats, "READY": ready, "PAIRS": pairs, "STEPS": ready + 2 * pairs, "LEFT": self._count,
             }  # fmt: skip
             found = np.concatenate([np.zeros(ready, np.int64), self._tasks])
