@@ -413,3 +413,23 @@ def test_linearize_is_linear_and_reusable() -> None:
     close(grad(lambda t: (push(t) * U).sum())(V), dense.T @ arrays(U), 1e-12)
     close(vmap(lambda p, t: linearize(f, p)[1](t))(POINTS, POINTS),
           np.stack([arrays(jvp(f, (p,), (p,))[1]) for p in POINTS]), 1e-12)  # fmt: skip
+
+
+def test_a_gradient_by_two_arguments_inside_another_leaves_no_history() -> None:
+    """The inner points with nothing behind them are over when the outer transform ends."""
+
+    def sensitivities(x: Any, y: Any) -> Any:
+        def first(s: Any) -> Any:
+            by_s, _ = wg.func.grad(lambda s, v: (s**3 * v).sum(), (0, 1))(s, y)
+            return by_s.sum()
+
+        return wg.func.grad(first)(x)
+
+    x, y = wg.tensor([1.0, 2.0]), wg.tensor([3.0, 4.0])
+    found = sensitivities(x, y)
+    assert found.tolist() == [18.0, 48.0]
+    assert not found.requires_grad
+    assert wg.compile(sensitivities, fullgraph=True)(x, y).tolist() == [18.0, 48.0]
+    leaf = x.clone().requires_grad_()
+    (outside,) = wg.autograd.grad(sensitivities(leaf, y).sum(), leaf)
+    assert outside.tolist() == [18.0, 24.0]

@@ -27,6 +27,20 @@ __all__ = ["grad", "grad_and_value", "selected", "value_and_grad", "vjp"]
 # ---- points of its own
 
 
+class Point(Leaf):
+    """A leaf that a transform made for itself, with nothing of the outside behind it.
+
+    Attributes:
+        ended: whether the transform is over, so that no other one has to keep what leads here.
+    """
+
+    __slots__ = ("ended",)
+
+    def __init__(self, tensor: Any) -> None:
+        super().__init__(tensor)
+        self.ended = False
+
+
 def entry(value: Any, outer: bool, what: str) -> Any:
     """Return a tensor as a new point of the tape at the innermost level.
 
@@ -47,7 +61,7 @@ def entry(value: Any, outer: bool, what: str) -> Any:
     if outer and node is not None:
         return ops.expand(value, tuple(value.shape))
     out = alias(value)
-    out._node = Leaf(out)
+    out._node = Point(out)
     return out
 
 
@@ -85,7 +99,7 @@ class Closing:
                 if at is not None and at not in known and not isinstance(at, Leaf):
                     path.append((at, iter(at.inputs)))
                     break
-                if known.get(at, True):  # a leaf that is not the transform's own is from outside
+                if known.get(at, not (isinstance(at, Point) and at.ended)):  # any other leaf is from outside
                     known.update((above, True) for above, _ in path[1:])
                     return True
             else:
@@ -93,7 +107,10 @@ class Closing:
         return False
 
     def closed(self, value: Any) -> Any:
-        """Return a result without the history that ends at the transform's own points."""
+        """Return a result without the history that ends at the transform's own points, which is then over."""
+        for point in self.own:
+            if isinstance(point, Point):
+                point.ended = True
         if not isinstance(value, Tensor):
             return value
         node = node_of(value)
