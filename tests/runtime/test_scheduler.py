@@ -270,7 +270,7 @@ def test_every_policy_gives_the_same_values(number: int, policy: str) -> None:
 
 
 def test_the_simulation_is_near_what_is_measured() -> None:
-    """From costs that a table of the same tasks measured; on one thread, and at the quietest moment: others are busy."""
+    """From costs that a table of the same tasks measured; on one thread, and at each one's quietest moment: others are busy."""
     before = threads.get_num_threads()
     threads.set_num_threads(1)
     try:
@@ -281,8 +281,8 @@ def test_the_simulation_is_near_what_is_measured() -> None:
         runs = [(table.timed(), graph.timed()) for _ in range(1000)]
     finally:
         threads.set_num_threads(before)
-    costs, times = min(runs, key=lambda run: int(np.ptp(run[0]) + np.ptp(run[1][:, :2])))
-    seconds = ((costs[:, 1] - costs[:, 0]) * 1e-9).tolist()
+    seconds = (np.min([costs[:, 1] - costs[:, 0] for costs, _ in runs], axis=0) * 1e-9).tolist()
+    times = min((times for _, times in runs), key=lambda times: int(np.ptp(times[:, :2])))
     found = schedule([Task(k, seconds[k], dependencies[k]) for k in range(9)], processors(1))
     measured = Timeline.measured("quietest", [str(k) for k in range(9)], times)
     assert found.makespan == pytest.approx(measured.makespan, rel=0.2)

@@ -10,6 +10,7 @@ the one call that makes the array, costs a twentieth of a microsecond, and array
 """
 
 import ctypes
+import math
 import os
 import sys
 import threading
@@ -157,12 +158,12 @@ class Pool:
                 if "is already entered" not in str(error):
                     raise
             return self._enter()(function, *args)  # a finaliser ran inside of the call that made an array
-        except MemoryError:
-            raise out_of_memory(self._refused.value, self.device) from None
+        except MemoryError as error:
+            raise self.explained(error) from None
 
     def explained(self, error: Exception) -> Exception:
         """Return a MemoryError that NumPy raised as one that says who holds the memory."""
-        return error if isinstance(error, OutOfMemoryError) else out_of_memory(self._refused.value, self.device)
+        return error if isinstance(error, OutOfMemoryError) else out_of_memory(_asked(error) or self._refused.value, self.device)
 
     def blocks(self) -> list[tuple[int, int, int]]:
         """Return (address, bytes, number) of each block in use, the newest first."""
@@ -182,6 +183,12 @@ class Pool:
             raise RuntimeError(
                 f"an array of {size} bytes of cpu:{self.device} was written past its end before it was freed"
             )
+
+
+def _asked(error: Exception) -> int:
+    """Return the bytes of the array that NumPy could not make; 0 if its error does not say."""
+    shape, dtype = getattr(error, "shape", None), getattr(error, "dtype", None)
+    return 0 if shape is None or dtype is None else math.prod(shape) * dtype.itemsize
 
 
 _pools: dict[int, Pool] = {}
