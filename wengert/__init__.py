@@ -95,6 +95,7 @@ _SUBPACKAGES = (
 _ELSEWHERE = {
     **dict.fromkeys(("cond", "while_loop", "vmap"), "func"),
     **dict.fromkeys(("compile",), "compiling.api"),
+    **dict.fromkeys(("explain",), "compiling.explain"),
     **dict.fromkeys(("trace",), "compiling.trace"),
     **dict.fromkeys(("OutOfMemoryError",), "errors"),
     **dict.fromkeys(("load", "load_file", "save", "save_file"), "serialization"),

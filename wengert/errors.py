@@ -18,6 +18,7 @@ __all__ = [
     "OutOfMemoryError",
     "ShapeError",
     "TransformError",
+    "VerifyError",
 ]
 
 
@@ -51,6 +52,10 @@ class AnomalyError(RuntimeError):
 
 class KernelError(ValueError):
     """A kernel that breaks a rule of the loop IR, text that is not one, or a move that would change what a kernel computes."""
+
+
+class VerifyError(KernelError):
+    """A compiled function that does not do what the function does; the message names the first kernel, or pass, that differs."""
 
 
 class GraphError(ValueError):

@@ -115,8 +115,11 @@ def test_passes_make_another_program() -> None:
 
 
 def test_report() -> None:
-    report = trace(lambda x: (x @ x.t()).exp())(wg.ones(2, 3)).report().splitlines()
-    assert report[0].split() == ["operator", "kernels", "bytes", "operations"]
-    assert [line.split()[0] for line in report[1:4]] == ["exp", "matmul", "transpose"]
-    assert report[2].split()[1:] == ["1", "64", "24"]  # 2·3 floats in twice, 2·2 out; 2·2·2·3 operations
-    assert trace(lambda x: x)(W).report().splitlines()[1].split() == ["0", "nodes", "0", "0", "0"]
+    head, *rows, before, after = trace(lambda x: (x @ x.t()).exp())(wg.ones(2, 3)).report().splitlines()
+    assert head.split() == ["kernel", "operators", "times", "before", "bytes", "flops", "predicted", "lines"]
+    assert [row.split()[0] for row in rows] == ["matmul", "exp"]
+    assert rows[0].split()[2:8] == ["1", "64", "B", "64", "B", "24"]  # 2·3 floats in twice, 2·2 out; 2·2·2·3 operations
+    assert rows[0].endswith(f"test_trace.py:{test_report.__code__.co_firstlineno + 1}")
+    assert before.startswith("before: 2 kernels, 96 B")
+    assert after.startswith("after:  2 kernels, 96 B")
+    assert trace(lambda x: x)(W).report().splitlines()[1] == "before: 0 kernels, 0 B, 0 flops"

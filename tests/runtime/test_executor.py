@@ -269,6 +269,26 @@ def test_two_branches_keep_two_threads_busy(two: None) -> None:
     assert max(shares) > 0.85
 
 
+def test_how_long_each_thread_of_a_graph_worked(number: int) -> None:
+    """Threads that help with the chunks of another's task work too, and none works longer than the whole takes."""
+    work = slow(0.0003)
+    row = [kernels().addresses["slow"], 40, 1, work.ran.ctypes.data]
+    busy = np.zeros(number, np.int64)
+    times = TaskGraph(np.array([row, row], np.int64), [[], [0]]).timed(busy)
+    assert work.ran[0] == 80
+    assert (busy <= times[:, 1].max() - times[:, 0].min() + 1_000_000).all()
+    assert busy.sum() > 0.3 * 80 * 300_000
+
+
+def test_a_graph_that_is_prepared_runs_again_and_again(number: int) -> None:
+    mix = random_mix(150, 3)
+    again = TaskGraph(mix.rows, mix.dependencies).prepared()
+    for threads_now in (number, 2, number):
+        threads.set_num_threads(threads_now)
+        again()
+        mix.check()
+
+
 def test_several_threads_run_the_same_graph_and_others(number: int) -> None:
     """Those that find the workers taken run alone."""
     mixes = [random_mix(300, seed) for seed in range(4)]

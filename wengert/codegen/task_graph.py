@@ -37,7 +37,7 @@ from typing import Final
 from wengert.codegen import worker_loop
 from wengert.codegen.parking import parking
 from wengert.codegen.task_loop import PAUSED
-from wengert.codegen.task_steps import SLOTS, STATE, TASK_STEPS, TIMED
+from wengert.codegen.task_steps import BUSY, SLOTS, STATE, TASK_STEPS, TIMED
 
 __all__ = ["GRAPH", "task_graph"]
 
@@ -131,10 +131,30 @@ done:
   ret void
 }
 
+; A thread has worked from began on, if that is not 0: write it down, if times are wanted.
+define internal void @worked(ptr %state, ptr %seat, i64 %began, i64 %time) alwaysinline {
+entry:
+  %times = call ptr @address(ptr %state, i64 $TIMES)
+  %wanted = icmp ne ptr %times, null
+  %some = icmp ne i64 %began, 0
+  %both = and i1 %wanted, %some
+  br i1 %both, label %write, label %done
+write:
+  %busy = call ptr @field(ptr %seat, i64 $BUSY)
+  %before = load i64, ptr %busy
+  %spent = sub i64 %time, %began
+  %after = add i64 %before, %spent
+  store i64 %after, ptr %busy
+  br label %done
+done:
+  ret void
+}
+
 define internal void @sit(ptr %state, i64 %number, i64 %end) {
 entry:
   %floor = alloca i64, align 8
   store i64 0, ptr %floor
+  %start = call i64 @now()
   %spin = call i64 @word(ptr %state, i64 $SPIN)
   %seat = call ptr @seat(ptr %state, i64 %number)
   %mark = load atomic i64, ptr %seat seq_cst, align 8
@@ -144,13 +164,15 @@ go_on:
   %old = sub i64 %mark, 1
   call void @lead(ptr %state, i64 %old)
   br label %look
-look: ; %since is when this thread began to have nothing to do, 0 if it did something just now
+look: ; %since is when this thread began to have nothing to do, 0 if it did something just now, which it began at %began
   %since = phi i64 [ 0, %entry ], [ 0, %go_on ], [ 0, %work ], [ 0, %helped ], [ %idle, %look_again ], [ %time, %tired ]
   %step = phi i64 [ 1, %entry ], [ 1, %go_on ], [ 1, %work ], [ 1, %helped ], [ %step_after, %look_again ], [ 1, %tired ]
+  %began = phi i64 [ 0, %entry ], [ %start, %go_on ], [ %time, %work ], [ %time, %helped ], [ 0, %look_again ], [ 0, %tired ]
+  %time = call i64 @now()
+  call void @worked(ptr %state, ptr %seat, i64 %began, i64 %time)
   %over = call i1 @is_over(ptr %state)
   br i1 %over, label %leave, label %clock
 clock:
-  %time = call i64 @now()
   %late = call i1 @is_late(ptr %state, i64 %time)
   br i1 %late, label %stop, label %choose
 stop:
@@ -232,6 +254,6 @@ def task_graph(triple: str) -> str:
     """Return the module that runs graphs of tasks as LLVM IR for a target."""
     pool = {f"POOL_{name}": worker_loop.LAYOUT[name] for name in ("STATE", "SPIN", "SLICE")}
     numbers = {name: getattr(worker_loop, name) for name in ("ABANDONED", "MOST_CHUNKS", "YIELD")}
-    names = {"GRAPH_NAME": GRAPH, "PAUSED": PAUSED, "SLOTS": SLOTS, "TIMED": TIMED, "EVERYBODY": 2**31 - 1}
+    names = {"GRAPH_NAME": GRAPH, "PAUSED": PAUSED, "SLOTS": SLOTS, "TIMED": TIMED, "BUSY": BUSY, "EVERYBODY": 2**31 - 1}
     text = Template(TASK_STEPS + _SEAT).substitute(STATE, **pool, **numbers, **names)
     return parking(triple) + text

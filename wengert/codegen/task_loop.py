@@ -7,6 +7,8 @@ itself, the others as parallel loops.
 **A run** is the caller's memory: where the table lies, which row is next, and what is left of that row. When a slice of
 time has passed the call returns, so that Python can handle signals, and the same call goes on where it stopped. The clock
 is read after each parallel loop, which takes a microsecond anyway, and after every eighth of the other rows.
+
+A row without a kernel is a *check*: the run halts there if the word at the address of its args is not 0.
 """
 
 from string import Template
@@ -15,10 +17,11 @@ from typing import Final
 from wengert.codegen import worker_loop
 from wengert.codegen.parking import parking
 
-__all__ = ["PAUSED", "RUN", "TASKS", "task_loop"]
+__all__ = ["HALTED", "PAUSED", "RUN", "TASKS", "task_loop"]
 
-TASKS: Final = "wengert_tasks"  # i64 (pool, run): 0 when all rows have run, PAUSED, or what a parallel loop failed with
+TASKS: Final = "wengert_tasks"  # i64 (pool, run): 0 when all rows have run, PAUSED, HALTED, or what a parallel loop failed with
 PAUSED: Final = 1
+HALTED: Final = 2
 
 # The words of a run. LEFT is the range of chunks of row NEXT that a slice has left, or 0; PARALLEL_FOR and RESUME are the
 # addresses of these functions; TIMES is where each row's start and end are written, in nanoseconds, or 0.
@@ -89,15 +92,26 @@ begin:
   %count = load i64, ptr %count_field
   %grain = load i64, ptr %grain_field
   %place = shl i64 %i, 1
+  %args_field = getelementptr i64, ptr %row, i64 3
+  %kernel = load ptr, ptr %row
+  %args = load ptr, ptr %args_field
   call void @stamp(ptr %times, i64 %place)
+  %is_check = icmp eq ptr %kernel, null
+  br i1 %is_check, label %check, label %kernel_row
+check:
+  %flag = load i64, ptr %args
+  %fine = icmp eq i64 %flag, 0
+  br i1 %fine, label %ran, label %halt
+halt:
+  store i64 %i, ptr %next_slot
+  store i64 0, ptr %left_slot
+  ret i64 $HALTED
+kernel_row:
   %short = icmp sle i64 %count, %grain
   %steps = icmp sgt i64 %count, 0
   %single = and i1 %short, %steps
   br i1 %single, label %here, label %share
 here:
-  %args_field = getelementptr i64, ptr %row, i64 3
-  %kernel = load ptr, ptr %row
-  %args = load ptr, ptr %args_field
   call void %kernel(ptr %args, i64 0, i64 %count)
   br label %ran
 share:
@@ -109,8 +123,8 @@ came_back:
   %whole = icmp eq i64 %remains, 0
   br i1 %whole, label %ran, label %leave
 ran:
-  %row_ran = phi i64 [ %i, %here ], [ %k, %came_back ]
-  %often = phi i64 [ 7, %here ], [ 0, %came_back ]
+  %row_ran = phi i64 [ %i, %here ], [ %i, %check ], [ %k, %came_back ]
+  %often = phi i64 [ 7, %here ], [ 7, %check ], [ 0, %came_back ]
   %following = add i64 %row_ran, 1
   %start_place = shl i64 %row_ran, 1
   %end_place = or i64 %start_place, 1
@@ -142,5 +156,5 @@ done:
 
 def task_loop(triple: str) -> str:
     """Return the module that runs tables of tasks as LLVM IR for a target."""
-    text = Template(_TASKS).substitute(RUN, TASKS_NAME=TASKS, PAUSED=PAUSED, SLICE=worker_loop.LAYOUT["SLICE"])
+    text = Template(_TASKS).substitute(RUN, TASKS_NAME=TASKS, PAUSED=PAUSED, HALTED=HALTED, SLICE=worker_loop.LAYOUT["SLICE"])
     return parking(triple) + text

@@ -6,12 +6,12 @@
 
 from typing import Final
 
-__all__ = ["LINE", "SLOTS", "STATE", "TASK_STEPS", "TIMED"]
+__all__ = ["BUSY", "LINE", "SLOTS", "STATE", "TASK_STEPS", "TIMED"]
 
 # The words of a state, eight to a line of the cache. TABLE, STARTS (of each task's successors, and their number),
 # SUCCESSORS and TIMES (or 0) are addresses; SEATS and PAIRS are numbers; READY and STEPS count words from the beginning of
 # the state. LEFT is how many tasks have not ended. The seats follow from SLOTS on, a line each: 1 + the task that was begun
-# there.
+# there; and BUSY, if times are wanted: for how many nanoseconds its thread has worked, on whatever task.
 STATE: Final = {
     "TABLE": 0, "STARTS": 1, "SUCCESSORS": 2, "SEATS": 3, "READY": 4, "PAIRS": 5, "STEPS": 6, "TIMES": 7,
     "POOL": 8, "DEADLINE": 9, "SPIN": 10,
@@ -20,6 +20,7 @@ STATE: Final = {
 }  # fmt: skip
 LINE: Final = 8
 SLOTS: Final = 32
+BUSY: Final = 1
 
 # READY: a pair of words for 64 tasks each, ready and taken. STEPS: two words for each task: how many tasks it waits for (32
 # bits), how many of its chunks have not finished (32 bits); and the range of those that nobody has claimed.

@@ -1,9 +1,11 @@
 """The front door: ``wengert.compile`` and what tells of compiled functions."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from wengert.compiling.function import Compiled
+from wengert.runtime.budget import budget_of
 
 __all__ = ["CompiledModule", "compile"]
 
@@ -12,7 +14,8 @@ BACKENDS = {"native": "native", "inductor": "native", "reference": "reference", 
 
 def compile(  # noqa: A001 - PyTorch's name
     model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: str = "native",
-    mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False,
+    mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False, verify: str | None = None,
+    memory_budget: float | str | None = None,
 ) -> Any:  # fmt: skip
     """Return a function (or module) that is captured when it is first called, and then run as one native program.
 
@@ -29,9 +32,14 @@ def compile(  # noqa: A001 - PyTorch's name
         backend: "native" (PyTorch's "inductor" means it too), or "reference": NumPy, kernel by kernel, for debugging.
         dynamic, mode, options: accepted for PyTorch's sake; kernels are made for structures and serve all shapes.
         disable: return the function as it is.
+        verify: "first_call": run the function itself as well at the first run of each program, and compare: see
+            :mod:`wengert.compiling.verify`. "always": at each run, for debugging.
+        memory_budget: the most that a call may take, in bytes, as text such as "200M", or as a fraction of what it takes
+            without; values are computed again instead of kept: see :mod:`wengert.runtime.budget`.
 
     Raises:
-        TypeError: if ``model`` cannot be called. ValueError: for a backend that there is not.
+        TypeError: if ``model`` cannot be called. ValueError: for a backend or a manner of verifying that there is not,
+            a budget that is none; and at the first call, for a budget that cannot be met, with the least that can.
 
     Example:
         >>> import wengert as wg
@@ -43,25 +51,30 @@ def compile(  # noqa: A001 - PyTorch's name
     """
     if backend not in BACKENDS and backend != "eager":
         raise ValueError(f"compile(): there is no backend {backend!r}; there are native, reference and eager")
+    if verify not in (None, "first_call", "always"):
+        raise ValueError(f'compile(): verify is "first_call", "always" or None, got {verify!r}')
+    budget = budget_of(memory_budget)
+    if budget is not None and BACKENDS.get(backend) == "reference":
+        raise ValueError(f"compile(): a memory_budget needs the native backend, {backend} plans no memory")
     if model is None:
-        return lambda given: compile(
-            given, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
-        )
+        return functools.partial(
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options,
+            disable=disable, verify=verify, memory_budget=memory_budget,
+        )  # fmt: skip
     if not callable(model):
         raise TypeError(f"compile() takes a function or a module, got {type(model).__name__}")
     if disable or backend == "eager":
         return model
-    if hasattr(model, "forward") and hasattr(model, "named_parameters"):
-        return CompiledModule(model, fullgraph=fullgraph, backend=BACKENDS[backend])
-    return Compiled(model, fullgraph=fullgraph, backend=BACKENDS[backend])
+    kind = CompiledModule if hasattr(model, "forward") and hasattr(model, "named_parameters") else Compiled
+    return kind(model, fullgraph=fullgraph, backend=BACKENDS[backend], verify=verify, budget=budget)
 
 
 class CompiledModule:
     """A module whose calls are compiled; everything else is the module's own."""
 
-    def __init__(self, module: Any, *, fullgraph: bool, backend: str) -> None:
+    def __init__(self, module: Any, **options: Any) -> None:
         self.__dict__["_orig_mod"] = module
-        self.__dict__["compiled"] = Compiled(_calling(module), fullgraph=fullgraph, backend=backend)
+        self.__dict__["compiled"] = Compiled(_calling(module), **options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.compiled(*args, **kwargs)
@@ -79,14 +92,14 @@ class CompiledModule:
         return sorted({*dir(self._orig_mod), "compiled"})
 
     def __reduce__(self) -> Any:
-        return _again, (self._orig_mod, self.compiled.fullgraph, self.compiled.backend)
+        return _again, (self._orig_mod, self.compiled.options)
 
     def __repr__(self) -> str:
         return f"compiled {self._orig_mod!r}"
 
 
-def _again(module: Any, fullgraph: bool, backend: str) -> CompiledModule:
-    return CompiledModule(module, fullgraph=fullgraph, backend=backend)
+def _again(module: Any, options: dict[str, Any]) -> CompiledModule:
+    return CompiledModule(module, **options)
 
 
 def _calling(module: Any) -> Callable[..., Any]:

@@ -11,15 +11,17 @@ from wengert.compiling.decisions import Different, rewound_unless_done, same
 from wengert.compiling.program import Program, capture
 from wengert.compiling.sources import form_of
 from wengert.compiling.surroundings import PLAIN, told
+from wengert.compiling.verify import verified
 from wengert.core.interpret import Payload
 from wengert.core.place import Place, describe, stacklevel
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor
 from wengert.errors import CaptureError, TransformError
 from wengert.graph.capture import NotYet
+from wengert.runtime.budget import Budget
 from wengert.settings import settings
 
-__all__ = ["Compiled"]
+__all__ = ["Compiled", "reason"]
 
 
 FORMS, PROGRAMS = 256, 32  # that are kept: of arguments, and for each of them
@@ -30,18 +32,28 @@ WAYS = 16  # through a function for one form of arguments, past which it is run 
 class Compiled:
     """A function that runs as captured programs; see :func:`wengert.compile`."""
 
-    def __init__(self, function: Callable[..., Any], *, fullgraph: bool, backend: str) -> None:
+    def __init__(
+        self, function: Callable[..., Any], *, fullgraph: bool, backend: str, verify: str | None = None,
+        budget: Budget | None = None,
+    ) -> None:  # fmt: skip
         functools.update_wrapper(self, function)
-        self.function, self.fullgraph, self.backend = function, fullgraph, backend
+        self.function, self.fullgraph, self.backend, self.verify = function, fullgraph, backend, verify
+        self.budget = budget
         self.programs: dict[Any, list[Program]] = {}
         self.retraces: list[str] = []
+        self.fallback = ""
         self._given_up, self._postponed = False, 0
         self._latest: tuple[Any, list[Program]] = (None, [])
         self._plain: dict[int, Any] = {}
         self._lock, self._running = threading.RLock(), False
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What it was made with."""
+        return {"fullgraph": self.fullgraph, "backend": self.backend, "verify": self.verify, "budget": self.budget}
+
     def __reduce__(self) -> Any:
-        return _compiled, (self.function, self.fullgraph, self.backend)
+        return _compiled, (self.function, self.options)
 
     def _flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Sequence[Any], Any]:
         """Return the leaves of the arguments, and their structure, which for tensors alone is known by their number."""
@@ -65,9 +77,8 @@ class Compiled:
         return self.function(*args, **kwargs)  # called by what it calls
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        state = thread.state
         leaves, structure = self._flat(args, kwargs)
-        key = (structure, _forms(leaves), state.grad, state.inference, settings.default_dtype)
+        key = _key(leaves, structure)
         if key == self._latest[0]:
             known = self._latest[1]
         else:
@@ -83,15 +94,20 @@ class Compiled:
             why = broken
         return self._captured(key, leaves, structure, why)
 
+    def known(self, leaves: Sequence[Any], structure: Any) -> list[Program]:
+        """Return the programs that a call with these arguments may run, the latest first: one for each way."""
+        programs = self.programs.get(_key(leaves, structure), [])
+        return [program for program in programs if program.guards.broken(leaves) is None]
+
     def _run(self, key: Any, program: Program, leaves: Sequence[Any], structure: Any) -> Any:
         """Run a program, or the one of the way that the values decide for."""
         if not program.decisions:
-            return program(leaves)
+            return self._execute(program, leaves)
         tried = [program]
         while True:
             try:
                 with rewound_unless_done(program) as done:
-                    result = program(leaves)
+                    result = self._execute(program, leaves)
                     done()
                 self.programs[key].remove(program)
                 self.programs[key].insert(0, program)
@@ -104,6 +120,11 @@ class Compiled:
                 )
             program = found
             tried.append(program)
+
+    def _execute(self, program: Program, leaves: Sequence[Any]) -> Any:
+        if self.verify == "always" or (self.verify and not program.verified):
+            return verified(program, leaves, self.name)
+        return program(leaves)
 
     def _other_way(
         self, key: Any, program: Program, different: Different, leaves: Sequence[Any], tried: list[Program]
@@ -136,9 +157,10 @@ class Compiled:
         except TransformError as error:  # of the capture, or, if it is the function's own, raised again when that runs
             if self.fullgraph:
                 raise
-            return self._give_up(leaves, structure, _reason(error))
+            return self._give_up(leaves, structure, reason(error))
         self._postponed = 0
-        program.prepare(self.backend, leaves)
+        program.budget = self.budget
+        program.prepare(self.backend)
         if why:
             self.retraces.append(why)
         known = self.programs[key] = self.programs.pop(key, [])  # the latest is the last to go
@@ -147,34 +169,42 @@ class Compiled:
         del known[PROGRAMS:]
         while len(self.programs) > FORMS:
             del self.programs[next(iter(self.programs))]
-        return self._run(key, program, leaves, structure)
+        with program.seconds.of("first run"):
+            return self._run(key, program, leaves, structure)
 
     def _give_up(self, leaves: Sequence[Any], structure: Any, why: str) -> Any:
         """Run the function as it is from now on, and say so once."""
         if self.fullgraph:
-            raise CaptureError(f"{self._name} cannot be compiled: {why}")
-        warnings.warn(f"{self._name} is run as it is, not compiled: {why}", RuntimeWarning, stacklevel=stacklevel())
-        self._given_up = True
+            raise CaptureError(f"{self.name} cannot be compiled: {why}")
+        warnings.warn(f"{self.name} is run as it is, not compiled: {why}", RuntimeWarning, stacklevel=stacklevel())
+        self._given_up, self.fallback = True, why
         args, kwargs = tree.unflatten(leaves, structure)
         return self.function(*args, **kwargs)
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """What the function is called."""
         return getattr(self.function, "__qualname__", type(self.function).__name__)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
 
-def _compiled(function: Callable[..., Any], fullgraph: bool, backend: str) -> Compiled:
+def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Compiled:
     """Return a compiled function without programs: what a pickled or copied one becomes."""
-    return Compiled(function, fullgraph=fullgraph, backend=backend)
+    return Compiled(function, **options)
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """Return why a function could not be captured, with the line."""
     place = getattr(error, "place", None)
     return f"{error} (asked for at {describe(place)})" if place is not None else str(error)
+
+
+def _key(leaves: Sequence[Any], structure: Any) -> tuple[Any, ...]:
+    """Return what tells the calls apart that have programs of their own."""
+    state = thread.state
+    return structure, _forms(leaves), state.grad, state.inference, settings.default_dtype
 
 
 def _forms(leaves: Sequence[Any]) -> tuple[Any, ...]:

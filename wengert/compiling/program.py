@@ -1,6 +1,9 @@
 """One captured run of a function: its graph, where inputs come from, what is done with the results, and when it is right."""
 
+import time
 from collections.abc import Callable, Sequence
+from itertools import combinations
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -8,8 +11,9 @@ import numpy as np
 from wengert import tree
 from wengert.compiling.decisions import Decision, Different, decide, generators_of, same
 from wengert.compiling.outward import Outward, outward
+from wengert.compiling.phases import Phases
 from wengert.compiling.sources import Argument, Gradient, Guards, Held, Source, form_of
-from wengert.compiling.surroundings import PLAIN, Surroundings
+from wengert.compiling.surroundings import PLAIN, Surroundings, is_fixed
 from wengert.core.interpret import entered
 from wengert.core.node import Leaf
 from wengert.core.place import here
@@ -21,6 +25,7 @@ from wengert.graph.evaluate import evaluate
 from wengert.graph.ir import Graph
 from wengert.graph.storage import Traced
 from wengert.passes.pipeline import optimise
+from wengert.runtime.budget import Bounded, Budget, bounded
 from wengert.runtime.plan import Plan
 from wengert.settings import settings
 
@@ -35,14 +40,15 @@ class Result:
     """What becomes of one tensor that the function returns.
 
     Attributes:
-        kind: "value" (a new tensor of the graph's result number ``item``), "source" (a tensor that came in, or a view of it by
-            ``chain``), "detached" (the same without history) or "same" (an object that is returned as it is).
+        kind: "value" (a new tensor of the graph's result number ``item``), "source" (a tensor that came in), "view" (of the
+            result ``item``, whose memory it shares), or "same" (an object that is returned as it is).
+        chain: the views that lead to it. detached: whether its history is cut off.
     """
 
-    __slots__ = ("chain", "item", "kind")
+    __slots__ = ("chain", "detached", "item", "kind")
 
-    def __init__(self, kind: str, item: Any, chain: tuple[Any, ...] = ()) -> None:
-        self.kind, self.item, self.chain = kind, item, chain
+    def __init__(self, kind: str, item: Any, chain: tuple[Any, ...] = (), detached: bool = False) -> None:
+        self.kind, self.item, self.chain, self.detached = kind, item, chain, detached
 
 
 class Program:
@@ -53,7 +59,8 @@ class Program:
         hosts: what Python does first; places: which inputs its numbers begin at; effects: what it does when the graph has
             run. results: of the function's tensors, and ``structure`` of what it returns.
         writes, gradients: sources, and which of the graph's results becomes their memory, or their ``.grad``.
-        run: computes the values from the arrays of the inputs, where no plan does.
+        run: computes the values from the arrays of the inputs. seconds: what the phases of making it took.
+        budget: of memory, and bounded: what came of it.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -74,6 +81,13 @@ class Program:
         self.arguments: Any = None
         self.plan: Plan | None = None
         self.optimised: Graph | None = None
+        self.seconds = Phases()
+        self.verified = False
+        self.budget: Budget | None = None
+        self.bounded: Bounded | None = None
+        self._moved = -1
+        self._held: list[Any] = []
+        self._coming: list[tuple[int, Source]] = []
 
     @property
     def acts(self) -> bool:
@@ -93,19 +107,35 @@ class Program:
 
     def compute(self, leaves: Sequence[Any]) -> list[Any]:
         """Run the graph on the leaves of a call's arguments."""
-        arrays = [None if source is None else source.tensor(leaves)._payload for source in self.sources]
+        arrays = self.gather(leaves)  # which may make another plan
+        return self.run(arrays)
+
+    def gather(self, leaves: Sequence[Any]) -> list[Any]:
+        """Return the arrays of the inputs for a call, and do what Python does before the graph runs."""
+        if self._moved != self.guards.moved:
+            self._moved = self.guards.moved
+            self._held = [source.held._payload if isinstance(source, Held) else None for source in self.sources]
+            if self.plan is not None and not self.plan.fits(self._held):
+                self._build()
+        arrays = self._held.copy()
+        for place, source in self._coming:
+            arrays[place] = source.tensor(leaves)._payload
         for host, first in zip(self.hosts, self.places, strict=True):
             found = host.do()
             if host.values:
                 arrays[first : first + len(found)] = found
-        return self.run(arrays) if self.plan is None else self._planned(arrays)
+        return arrays
 
-    def prepare(self, backend: str, leaves: Sequence[Any]) -> None:
+    def prepare(self, backend: str) -> None:
         """Make what runs the graph."""
+        self._coming = [
+            (k, source) for k, source in enumerate(self.sources) if source is not None and not isinstance(source, Held)
+        ]
         if backend == "reference":
             self.run = self._evaluated
         else:
-            self._build([s.tensor(leaves)._payload if isinstance(s, Held) else None for s in self.sources])
+            self._held = [source.held._payload if isinstance(source, Held) else None for source in self.sources]
+            self._build()
 
     def _evaluated(self, arrays: Sequence[Any]) -> list[Any]:
         given = [np.asarray(a, v.spec.dtype.numpy) for a, v in zip(arrays, self.graph.inputs, strict=True)]
@@ -118,24 +148,26 @@ class Program:
             return lambda arrays: [found[v] for found in [evaluate(graph, arrays)] for v in graph.results]
         return Plan(optimise(graph, kinds=KINDS), [None] * len(graph.inputs))
 
-    def _build(self, bound: list[Any]) -> Plan:
+    def _build(self) -> None:
+        """Make the plan, for the arrays that the function holds."""
         if self.optimised is None:
-            self.optimised = optimise(self.graph, kinds=KINDS)
-        self.plan = Plan(self.optimised, bound, in_place=not self.decisions)
-        return self.plan
+            with self.seconds.of("passes"):
+                self.optimised = optimise(self.graph, kinds=KINDS)
+            if self.budget is not None:
+                with self.seconds.of("memory budget"):
+                    self.bounded = bounded(self.optimised, self.budget, self._held, in_place=not self.decisions)
+                self.optimised = self.bounded.graph
+        with self.seconds.of("kernels", code="machine code"):
+            self.run = self.plan = self.planned(self._held)
+
+    def planned(self, bound: Sequence[Any]) -> Plan:
+        """Return a plan, for arrays that inputs are at every call, or None where they differ."""
+        return Plan(self.optimised or self.graph, bound, in_place=not self.decisions)
 
     def scramble(self) -> None:
         """Overwrite what the last call left in the memory of the plan, which no call may look at: for tests."""
         if self.plan is not None:
             self.plan.scramble()
-
-    def _planned(self, arrays: list[Any]) -> list[Any]:
-        """Run the plan; it is made anew where a tensor that the function holds got other memory."""
-        plan = self.plan
-        assert plan is not None
-        if not plan.fits(arrays):
-            plan = self._build([None if b is None else a for a, b in zip(arrays, plan.bound, strict=True)])
-        return plan(arrays)
 
     def called(self, leaves: Sequence[Any]) -> dict[int, Any]:
         """Call the function itself; return the tensors that stand where results of the graph do."""
@@ -145,26 +177,38 @@ class Program:
 
     def finish(self, found: Sequence[Any], leaves: Sequence[Any], recorded: dict[int, Any]) -> Any:
         """Write what is to be written, and return what the function returns."""
-        place = here(1)
+        note = ((inf, "a compiled function", here(1)),)  # of any number: the last write is the only one that is remembered
         for source, position in self.writes:
-            tensor = source.tensor(leaves)
+            tensor = source.held if type(source) is Held else source.tensor(leaves)
             array = found[position]
             if array is not tensor._payload:
                 np.copyto(tensor._payload, array)
             cell = tensor._cell or version_of(tensor)
-            cell.bump_again("a compiled function", place)
+            cell.count += 1
+            cell.writes = note
         for source, given in self.gradients:
             source.tensor(leaves)._grad = None if given is None else from_array(found[given])
-        made = {r: self._made(r, found, leaves, recorded) for r in dict.fromkeys(self.results)}
+        made: dict[Result, Any] = {}
+        for result in self.results:
+            if result not in made:
+                made[result] = self._made(result, found, leaves, recorded, made)
         return tree.unflatten([made[r] for r in self.results], self.structure)
 
-    def _made(self, result: Result, found: Sequence[Any], leaves: Sequence[Any], recorded: dict[int, Any]) -> Any:
+    def _made(
+        self, result: Result, found: Sequence[Any], leaves: Sequence[Any], recorded: dict[int, Any], made: dict[Result, Any]
+    ) -> Any:
+        item = result.item
         if result.kind == "value":
-            return recorded[result.item] if result.item in recorded else from_array(found[result.item])
+            return recorded[item] if item in recorded else from_array(found[item])
         if result.kind == "same":
-            return result.item
-        tensor = result.item.tensor(leaves)
-        if result.kind == "detached":
+            return item
+        if result.kind == "source":
+            tensor = item.tensor(leaves)
+        else:
+            if item not in made:
+                made[item] = self._made(item, found, leaves, recorded, made)
+            tensor = made[item]
+        if result.detached:
             tensor = alias(tensor)
         return replay(result.chain, tensor) if result.chain else tensor
 
@@ -175,6 +219,7 @@ def capture(function: Callable[..., Any], leaves: Sequence[Any], structure: Any)
     Raises:
         NeedsValues, NotCapturable, NotYet: where it cannot be captured; and whatever the function raises.
     """
+    begun = time.perf_counter()
     level = Capture(decide, [leaf for leaf in leaves if isinstance(leaf, Tensor)])
     args, kwargs = tree.unflatten(leaves, structure)
     around = Surroundings(function, [leaf for leaf in leaves if not isinstance(leaf, (Tensor, *PLAIN))])
@@ -188,13 +233,18 @@ def capture(function: Callable[..., Any], leaves: Sequence[Any], structure: Any)
             program = _program(level, leaves, returned)
         if (name := level.modules.changed()) is not None:  # perhaps only the first time
             raise NotYet(f"it changes attributes of a module ({name}); write into tensors that are there with copy_()")
-        questions = list(around.unchanged())
+        surroundings = list(around.unchanged())
     except TransformError:  # the function will be run as it is, from where it was
         level.modules.restore()
         around.restore()
         raise
     program.function, program.arguments = function, structure
-    program.guards.questions += questions
+    for find, value, question in surroundings:
+        if is_fixed(value):
+            program.guards.fixed.append((find, value, question))
+        else:
+            program.guards.questions.append(question)
+    program.seconds["capture"] = time.perf_counter() - begun
     return program
 
 
@@ -213,14 +263,18 @@ def _program(level: Capture, leaves: Sequence[Any], returned: Any) -> Program:
     program = Program(level.graph)
     finder = _Finder(level, leaves)
     found, program.structure = tree.flatten(returned)
-    made: dict[int, Result] = {}
-    program.results = [made.setdefault(id(leaf), _result(level, finder, leaf, program)) for leaf in found]
     graph = level.graph
+    made: dict[int, Result] = {}
+    for leaf in found:
+        if id(leaf) not in made:
+            made[id(leaf)] = _result(level, finder, leaf)
+    _share_memory(found, made)
+    program.results = [made[id(leaf)] for leaf in found]
     for result in made.values():
         if result.kind == "value":
             graph.outputs.append(result.item)
             result.item = len(graph.outputs) - 1
-    values = {r.item: leaf for r, leaf in zip(program.results, found, strict=True) if r.kind == "value"}
+    values = {made[id(leaf)].item: leaf for leaf in found if made[id(leaf)].kind == "value"}
     program.outward = outward(level, finder, list(values.items()))
     for tensor, grad in level.gradients():
         program.gradients.append((finder.source(tensor), None if grad is None else len(graph.outputs)))
@@ -273,7 +327,7 @@ class _Finder:
         return Held(tensor)
 
 
-def _result(level: Capture, finder: _Finder, leaf: Any, program: Program) -> Result:
+def _result(level: Capture, finder: _Finder, leaf: Any) -> Result:
     if not isinstance(leaf, Tensor):
         return Result("same", leaf)
     held = leaf._payload
@@ -284,7 +338,42 @@ def _result(level: Capture, finder: _Finder, leaf: Any, program: Program) -> Res
         return Result("source", finder.source(leaf))
     if source is None or isinstance(node := node_of(leaf), Leaf):
         return Result("value", level.value_of(leaf))
-    return Result("detached" if node is None else "source", finder.source(source), held.chain)
+    return Result("source", finder.source(source), held.chain, detached=node is None)
+
+
+def _share_memory(found: Sequence[Any], made: dict[int, Result]) -> None:
+    """Make results that lie in the same new memory views of one of them, or of what none of them is the whole of.
+
+    Raises:
+        NotCapturable: for the latter, if they have a history.
+    """
+    families: dict[int, dict[int, Any]] = {}
+    for leaf in found:
+        if made[id(leaf)].kind == "value" and isinstance(leaf._payload, Traced):
+            families.setdefault(id(leaf._payload.storage), {})[id(leaf)] = leaf
+    for storage, members in families.items():
+        leaves = list(members.values())
+        if not any(_overlap(a, b) for a, b in combinations(leaves, 2)):
+            continue
+        base = next((leaf for leaf in leaves if not leaf._payload.chain), None)
+        if base is not None:
+            whole = made[id(base)]
+        elif any(node_of(leaf) is not None for leaf in leaves):
+            raise NotCapturable("it returns tensors with a history that share memory, but not the tensor they are views of")
+        else:
+            whole = made[storage] = Result("value", leaves[0]._payload.storage.value)
+        for leaf in leaves:
+            if leaf is not base:
+                cut = base is not None and node_of(base) is not None and node_of(leaf) is None
+                made[id(leaf)] = Result("view", whole, leaf._payload.chain, detached=cut)
+
+
+def _overlap(one: Any, other: Any) -> bool:
+    """Whether two tensors have elements in common."""
+    try:
+        return bool(np.shares_memory(one._payload.array, other._payload.array, max_work=1000))
+    except np.exceptions.TooHardError:
+        return True
 
 
 def _check_overlaps(level: Capture, finder: _Finder) -> None:

@@ -85,6 +85,8 @@ class Guards:
     Attributes:
         forms: of the tensors that the function holds itself. grads: sources and whether they had a gradient. questions: to
             Python objects, with answers. modules: snapshots, asked only if any module of the process has changed.
+        fixed: where objects are found, the objects, and a question to ask if another one is there: these cannot change.
+        moved: how often a tensor that the function holds got other memory.
     """
 
     def __init__(self) -> None:
@@ -92,6 +94,8 @@ class Guards:
         self.grads: list[tuple[Source, bool]] = []
         self.questions: list[tuple[Callable[[], Any], Any, str]] = []
         self.modules: list[tuple[Callable[[], Any], Any, str]] = []
+        self.fixed: list[tuple[Callable[[], Any], Any, tuple[Callable[[], Any], Any, str]]] = []
+        self.moved = 0
         self._changes = structure.changes
         self._seen: list[tuple[Any, Any, Any]] = []
 
@@ -108,11 +112,17 @@ class Guards:
             ):
                 self._seen = []
                 break
-        if not self._seen:
+        if not self._seen and self.forms:
             for source, form in self.forms:
                 if form_of(source.held) != form:
                     return f"{source!r} has another shape, dtype, layout or requires_grad"
             self._seen = [(s.held, s.held._payload, s.held._node) for s, _ in self.forms]
+            self.moved += 1
+        for k, (find, value, (ask, answer, name)) in enumerate(self.fixed):
+            if find() is not value:
+                if ask() != answer:
+                    return f"{name} has changed"
+                self.fixed[k] = find, find(), (ask, answer, name)
         for ask, answer, name in self.questions:
             if ask() != answer:
                 return f"{name} has changed"

@@ -14,7 +14,7 @@ import numpy as np
 from wengert.core.tensor import Tensor
 from wengert.graph.capture import NotYet
 
-__all__ = ["PLAIN", "Surroundings", "seen", "told"]
+__all__ = ["PLAIN", "Surroundings", "is_fixed", "seen", "told"]
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None), np.generic)
 LARGEST, DEEPEST = 64, 4  # items and nesting of containers that are looked into
@@ -42,6 +42,13 @@ def seen(value: Any, kept: list[Any] | None = None, depth: int = 0) -> Any:
         if _is_own(value):
             return id(value), *[(k, seen(v, kept, depth + 1)) for k, v in _attributes(value)]
     return id(value)
+
+
+def is_fixed(value: Any) -> bool:
+    """Whether an object always looks the same to :func:`seen`."""
+    if isinstance(value, tuple):
+        return len(value) <= LARGEST and all(map(is_fixed, value))
+    return isinstance(value, PLAIN) or isinstance(seen(value), int)
 
 
 def _is_own(value: Any) -> bool:
@@ -86,15 +93,15 @@ class Surroundings:
             self._remember(other)
         self._before = [(name, get, seen(get(), self._kept)) for name, get in self._asked]
 
-    def unchanged(self) -> Iterator[tuple[Callable[[], Any], Any, str]]:
-        """Yield a question, its answer and a name for each thing that is still as it was.
+    def unchanged(self) -> Iterator[tuple[Callable[[], Any], Any, tuple[Callable[[], Any], Any, str]]]:
+        """Yield, for each thing, where it is found, what is there, and a question with its answer and a name, if it is as it was.
 
         Raises:
             NotYet: if the function has changed something; perhaps it does so only the first time.
         """
         for name, get, answer in self._before:
             if seen(get()) == answer:
-                yield functools.partial(_ask, get, self._kept), answer, name
+                yield get, get(), (functools.partial(_ask, get, self._kept), answer, name)
             elif {id(t) for t in _tensors(get())} <= {id(t) for t in self._kept}:
                 raise NotYet(
                     f"it changes {name}, which a program would do only once; return the value, or use a tensor"
@@ -132,7 +139,8 @@ class Surroundings:
         if str(function.__module__).partition(".")[0] in FOREIGN:
             return
         self._kept.append(function)
-        self._watch("a default", lambda: (function.__defaults__, function.__kwdefaults__))
+        self._watch("a default", lambda: function.__defaults__)
+        self._watch("a default", lambda: function.__kwdefaults__)
         code, names = function.__code__, function.__globals__
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             if (content := _content(cell)) is not EMPTY:

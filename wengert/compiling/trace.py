@@ -23,7 +23,6 @@ from wengert.graph.files import Content, Path, packed, read, write
 from wengert.graph.ir import Graph
 from wengert.graph.parser import parse, parse_literal
 from wengert.graph.text import literal
-from wengert.passes.traffic import bytes_of, flops_of, kernels_of, traffic_of
 
 __all__ = ["TracedProgram", "load_traced", "trace"]
 
@@ -118,7 +117,7 @@ class TracedProgram:
     def __init__(self, program: Program, structure: Any, forms: list[_Form], name: str) -> None:
         self.name, self._program, self._structure, self._forms = name, program, structure, forms
         program.outward = None  # results have no history
-        program.prepare("reference", ())
+        program.prepare("reference")
 
     @property
     def graph(self) -> Graph:
@@ -190,20 +189,8 @@ class TracedProgram:
         return TracedProgram(_with_graph(old, apply(old.graph, *passes)), self._structure, self._forms, self.name)
 
     def report(self) -> str:
-        """Return a table: for each operator the kernels that it runs, the bytes that they read and write if each is a kernel
-        of its own, and the floating-point operations that it declares. Views run no kernel.
-
-        Example:
-            >>> import wengert as wg
-            >>> print(trace(lambda x: (x @ x.t()).relu())(wg.ones(2, 3)).report())
-            operator   kernels        bytes   operations
-            matmul           1           64           24
-            relu             1           32            4
-            transpose        0            0            0
-            3 nodes          2           96           28
-            inputs 24 bytes, constants 0 bytes, outputs 16 bytes, written back 0 bytes
-        """
-        return _report(self.graph)
+        """Return a table of the kernels that the graph becomes: see :func:`wengert.compiling.report.report_of`."""
+        return self.graph.report()
 
     def save(self, path: Path) -> None:
         """Write the program to a file with the tensors that it holds; :func:`load_traced` reads it.
@@ -221,27 +208,6 @@ def _with_graph(old: Program, graph: Graph) -> Program:
     new.graph = graph
     new.hosts = [Host(h.do, tuple(inputs[v] for v in h.values)) for h in old.hosts]
     return new
-
-
-# ---- the report ----------------------------------------------------------------------
-
-
-def _report(graph: Graph) -> str:
-    table: dict[str, list[int]] = {}
-    for node in graph.nodes:
-        counts = (kernels_of(node), traffic_of([node]), flops_of(node))
-        before = table.get(node.op.name, [0, 0, 0])
-        table[node.op.name] = [a + b for a, b in zip(before, counts, strict=True)]
-    total = [sum(column) for column in zip(*table.values(), strict=True)] or [0, 0, 0]
-    rows = [*sorted(table.items()), (f"{len(graph)} nodes", total)]
-    width = max(len(name) for name, _ in [*rows, ("operator", [])])
-    lines = [f"{'operator':<{width}} {'kernels':>8} {'bytes':>12} {'operations':>12}"]
-    lines += [f"{name:<{width}} {kernels:>8} {size:>12} {flops:>12}" for name, (kernels, size, flops) in rows]
-    written = [value for _, value in graph.writes]
-    parts = {"inputs": graph.inputs, "constants": graph.constants, "outputs": graph.outputs, "written back": written}
-    return "\n".join(
-        [*lines, ", ".join(f"{what} {sum(map(bytes_of, values))} bytes" for what, values in parts.items())]
-    )
 
 
 # ---- files ---------------------------------------------------------------------------
@@ -297,9 +263,10 @@ class _Saving:
     def result(self, result: Result) -> Any:
         if result.kind == "value":
             return {"value": result.item}
-        if result.kind in ("source", "detached"):
-            return {result.kind: self.source(result.item), "chain": _told(result.chain)}
-        return {"same": _told(result.item)}
+        if result.kind == "same":
+            return {"same": _told(result.item)}
+        of = self.source(result.item) if result.kind == "source" else self.result(result.item)
+        return {result.kind: of, "chain": _told(result.chain), "detached": result.detached}
 
 
 def _told(value: Any) -> str:
@@ -348,6 +315,7 @@ class _Loading:
 
     def __init__(self, graph: Graph, arrays: dict[str, Any]) -> None:
         self.program, self.arrays = Program(graph), arrays
+        self.results: dict[str, Result] = {}
         self.held = {name: from_array(array) for name, array in arrays.items() if name.startswith("held.")}
         for name, tensor in self.held.items():
             if name.endswith(".grad"):
@@ -397,12 +365,17 @@ class _Loading:
         return int(told)
 
     def result(self, told: Any) -> Result:
+        """Return a result; the same one for the same text, so that what was one object is one again."""
+        return self.results.setdefault(json.dumps(told), self._result(told))
+
+    def _result(self, told: Any) -> Result:
         if "value" in told:
             return Result("value", self.position(told["value"]))
-        for kind in ("source", "detached"):
-            if kind in told:
-                return Result(kind, self.source(told[kind]), parse_literal(told["chain"]))
-        return Result("same", parse_literal(told["same"]))
+        if "same" in told:
+            return Result("same", parse_literal(told["same"]))
+        kind = "source" if "source" in told else "view"
+        of = self.source(told["source"]) if kind == "source" else self.result(told["view"])
+        return Result(kind, of, parse_literal(told["chain"]), bool(told["detached"]))
 
 
 def _structure(told: Any) -> Any:

@@ -6,7 +6,7 @@ import os
 import sys
 from types import CodeType, FrameType
 
-__all__ = ["Place", "describe", "here", "is_internal", "stacklevel"]
+__all__ = ["Place", "describe", "here", "is_internal", "line_of", "stacklevel"]
 
 Place = tuple[CodeType, int]
 
@@ -52,8 +52,17 @@ def describe(place: Place | str | None) -> str:
         return "an unknown line"
     if isinstance(place, str):
         return place
+    file, line = _line(place)
+    text = linecache.getline(file, line).strip()
+    return f"{file}:{line} in {place[0].co_name}" + (f": {text}" if text else "")
+
+
+def line_of(place: Place | str | None) -> tuple[str, int] | None:
+    """Return the file and the line of a place; None for one that was read from text, and for none."""
+    return None if place is None or isinstance(place, str) else _line(place)
+
+
+def _line(place: Place) -> tuple[str, int]:
     code, lasti = place
     positions = next(itertools.islice(code.co_positions(), lasti // 2, None), (None,))
-    line = positions[0] or code.co_firstlineno
-    text = linecache.getline(code.co_filename, line).strip()
-    return f"{code.co_filename}:{line} in {code.co_name}" + (f": {text}" if text else "")
+    return code.co_filename, positions[0] or code.co_firstlineno

@@ -112,6 +112,7 @@ class Capture(Level):
         self._adopted: list[tuple[Any, Any, Any]] = []
         self._before = [(t, t._payload, t._node, t._view) for t in arguments]
         self._wrote: dict[int, Storage] = {}
+        self._versions: dict[int, tuple[Any, int, Any]] = {}
 
     # ---- operators -------------------------------------------------------------------
 
@@ -294,7 +295,9 @@ class Capture(Level):
         held.seen = whole
         if storage.source is not None:
             self._wrote[id(storage)] = storage
-        version_of(tensor).bump(name, here(1))
+        cell = version_of(tensor)
+        self._versions.setdefault(id(cell), (cell, cell.count, cell.writes))
+        cell.bump(name, here(1))
 
     def _apply(self, name: str, *arguments: Any) -> Value:
         """Enter a node of one result, and return its value."""
@@ -473,6 +476,8 @@ class Capture(Level):
             tensor._grad = before
         for tensor, array, node, view in self._before:
             tensor._payload, tensor._node, tensor._view = array, node, view
+        for cell, count, writes in self._versions.values():
+            cell.count, cell.writes = count, writes
         self._adopted.clear()
 
     def check_arguments(self) -> None:

@@ -4,6 +4,7 @@ A graph is in static single assignment: a value is made once, by an input, a con
 What a program wrote into the memory of its arguments stands apart, as pairs of an input and the value it is to hold afterwards.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Protocol
 
@@ -51,6 +52,11 @@ class Value:
     def dtype(self) -> Any:
         """The dtype of its elements."""
         return self.spec.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that its elements take."""
+        return int(math.prod(self.spec.shape) * self.spec.dtype.numpy.itemsize)
 
     def __repr__(self) -> str:
         return f"%{self.name}: {self.spec.dtype.name}{list(self.spec.shape)}"
@@ -110,11 +116,13 @@ class Graph:
         writes: (input, value) pairs: what the memory of an input holds after the call.
 
     ``str(graph)`` and ``graph.text()`` are :func:`wengert.graph.text.show`, ``graph.verify()`` is
-    :func:`wengert.graph.verify.verify`.
+    :func:`wengert.graph.verify.verify`, and, once there is a compiler, ``graph.report()`` is
+    :func:`wengert.compiling.report.report_of`.
     """
 
-    text: ClassVar[Callable[..., str]]  # both are set by the package, whose modules are written on this one
+    text: ClassVar[Callable[..., str]]  # these are set by packages, whose modules are written on this one
     verify: ClassVar[Callable[["Graph"], None]]
+    report: ClassVar[Callable[["Graph"], str]]
 
     def __init__(self) -> None:
         self.inputs: list[Value] = []

@@ -245,6 +245,7 @@ def _linear_input(g: Any, weight: Any) -> Any:
         "right": lambda g, left: ops.matmul(left, g),
     },
     spec=lambda left, right: Spec((left.shape[-1], right.shape[-1]), left.dtype),
+    cost=lambda left, right: 2 * math.prod(left.shape) * right.shape[-1],
     batch=Body(lambda left, right: ops.matmul(ops.transpose(_as_rows(left), 0, 1), _as_rows(right))),
     home=(),
     samples=lambda s: [

@@ -202,6 +202,7 @@ def _grad_samples(s: Any, *, weight: bool) -> list[Any]:
     spec=lambda g, weight, size, stride, padding, dilation, groups: Spec(
         (g.shape[0], weight.shape[1] * groups, *size), g.dtype
     ),
+    cost=lambda g, weight, *_: 2 * math.prod(g.shape) * math.prod(weight.shape[1:]),
     home=(),
     samples=lambda s: _grad_samples(s, weight=False),
 )
@@ -224,6 +225,9 @@ def conv_input(g: Number, weight: Number, size: Any, stride: Any, padding: Any, 
     batch=conv_weight_batch,
     spec=lambda g, input, size, stride, padding, dilation, groups: Spec(
         (g.shape[1], input.shape[1] // groups, *size), g.dtype
+    ),
+    cost=lambda g, input, size, stride, padding, dilation, groups: (
+        2 * math.prod(g.shape) * (input.shape[1] // groups) * math.prod(size)
     ),
     home=(),
     samples=lambda s: _grad_samples(s, weight=True),

@@ -224,6 +224,11 @@ def _batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
 # ---- operators
 
 
+def _products(query: Any, key: Any, width: int) -> int:
+    """Return the operations of matrix products over all pairs of a query and a key, of so many elements in all."""
+    return 2 * math.prod(query.shape[:-1]) * int(key.shape[-2]) * width
+
+
 def _samples(s: Any) -> list[Any]:
     some = s.array([[True, False, True], [True, True, True]])
     return [
@@ -243,6 +248,7 @@ def _samples(s: Any) -> list[Any]:
     jvp=_jvp,
     batch=_batch,
     spec=_spec,
+    cost=lambda query, key, value, *_: _products(query, key, key.shape[-1] + value.shape[-1]),
     widen=False,
     home=(),
     samples=_samples,
@@ -304,6 +310,7 @@ def _backward_samples(s: Any) -> list[Any]:
     jvp=_backward_jvp,
     batch=_batch,
     spec=_backward_spec,
+    cost=lambda g, g_lse, query, key, value, *_: _products(query, key, 3 * key.shape[-1] + 2 * value.shape[-1]),
     widen=False,
     home=(),
     samples=_backward_samples,

@@ -6,6 +6,7 @@ temporaries of a formula cost no memory traffic; halves are computed in float32;
 """
 
 from collections.abc import Callable, Sequence
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -109,7 +110,7 @@ class Elementwise(Optimizer):
         captures.guard(
             lambda: (id(self.state), [id(g) for g in self.param_groups], [*self._step_pre], [*self._step_post])
         )
-        captures.guard(lambda: _form(group))
+        captures.guard(_Form(group))
         alike: dict[Any, list[Any]] = {}
         for param in group["params"]:
             captures.touched(param)
@@ -165,12 +166,23 @@ class _Numbers:
         return (*_common(self.group), *self.owner.numbers(self.group, state, steps.pop() + 1.0))
 
 
-def _form(group: Group) -> tuple[Any, ...]:
-    """What shapes the formula of a group: its options, but for numbers, which are read at each step."""
-    return tuple(
-        bool(v) if k == "weight_decay" else v if isinstance(v, bool | None) else type(v)
-        for k, v in group.items() if k != "params"
-    )  # fmt: skip
+class _Form:
+    """Tells what shapes the formula of a group: its options, but for numbers, which are read at each step."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self._options: tuple[Any, ...] = ()
+        self._form: tuple[Any, ...] = ()
+
+    def __call__(self) -> tuple[Any, ...]:
+        options = tuple(self.group.values())
+        if len(options) != len(self._options) or not all(map(is_, options, self._options)):
+            self._options = options
+            self._form = tuple(
+                bool(v) if k == "weight_decay" else v if isinstance(v, bool | None) else type(v)
+                for k, v in self.group.items() if k != "params"
+            )  # fmt: skip
+        return self._form
 
 
 def _advance(counter: Tensor) -> float:

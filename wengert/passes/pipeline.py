@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from wengert.graph.ir import Graph, Node
 from wengert.passes.contractions import in_place, into_weights
+from wengert.passes.copies import copies
 from wengert.passes.fold import fold
 from wengert.passes.formulas import fuse_formulas
 from wengert.passes.fusible import fusible
@@ -66,6 +67,7 @@ PIPELINE: Final = (
     Stage("formulas", "formulas", lambda graph, options: fuse_formulas(graph)),
     Stage("products", "product", lambda graph, options: fuse_products(graph)),
     Stage("pointwise", "pointwise", lambda graph, options: fuse_pointwise(graph, options.fusible, options.reductions)),
+    Stage("copies", "", lambda graph, options: copies(graph)),
     Stage("order", "", lambda graph, options: order(graph)),
     Stage("prune_last", "", lambda graph, options: prune(graph)),
 )  # fmt: skip

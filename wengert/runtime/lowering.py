@@ -42,9 +42,15 @@ def lower(node: Node, arrays: Arrays, outs: Sequence[Any], recording: Recording)
     Returns:
         Usually ``outs``; for a view, arrays on the argument's memory.
     """
-    found = _native(node, arrays, outs, recording)
+    before, why = len(recording.tasks), "its kernel cannot be recorded for arguments like these"
+    recording.copy = lambda source, out: copied(source, out, recording)
+    try:
+        found = _native(node, arrays, outs, recording)
+    except Untraceable as reason:
+        found, why = None, f"no kernel for {reason}"
     if found is None:
-        recording.tasks.append(Step(node, [arrays(v) for v in node.inputs], outs))
+        del recording.tasks[before:]
+        recording.tasks.append(Step(node, [arrays(v) for v in node.inputs], outs, why))
         return list(outs)
     return found
 
@@ -53,13 +59,14 @@ class Step:
     """A node that Python computes.
 
     Attributes:
-        node: it. held: the memory of the values it reads, in order. outs: that of its results.
+        node: it. held: the memory of the values it reads, in order. outs: that of its results. why: no native code does it.
     """
 
-    __slots__ = ("held", "node", "outs")
+    __slots__ = ("held", "node", "outs", "why")
 
-    def __init__(self, node: Node, held: Sequence[Any], outs: Sequence[Any]) -> None:
+    def __init__(self, node: Node, held: Sequence[Any], outs: Sequence[Any], why: str) -> None:
         self.node, self.held, self.outs = node, dict(zip(node.inputs, held, strict=True)), outs
+        self.why = why
 
     def __call__(self) -> None:
         """Compute the node into its memory."""
@@ -68,29 +75,28 @@ class Step:
 
 
 def _native(node: Node, arrays: Arrays, outs: Sequence[Any], recording: Recording) -> list[Any] | None:
-    """Record the native code of a node; None if there is none."""
+    """Record the native code of a node; None if its kernel does not take these arguments.
+
+    Raises:
+        Untraceable: if there is none.
+    """
     op = node.op
-    before = len(recording.tasks)
-    recording.copy = lambda source, out: copied(source, out, recording)
-    try:
-        if isinstance(op, Formula):
-            return _formula(op, node, arrays, outs, recording)
-        if isinstance(op, Fused):
-            return _fused(op, node, arrays, outs, recording)
-        if not isinstance(op, Op):
-            return None
-        if op.view:
-            return _view(op, node, arrays, outs, recording)
-        if op.name in IDENTITIES and node.inputs[0].shape == node.results[0].shape:
-            copied(arrays(node.inputs[0]), outs[0], recording)
-            return list(outs)
-        if op.batch == "broadcast" and op.single:
-            return _pointwise(op.name, _one(node), node.inputs, arrays, outs, recording)
-        if op.name in REPLAYED:
-            return _replayed(op, node, arrays, outs, recording)
-    except Untraceable:
-        del recording.tasks[before:]
-    return None
+    if isinstance(op, Formula):
+        return _formula(op, node, arrays, outs, recording)
+    if isinstance(op, Fused):
+        return _fused(op, node, arrays, outs, recording)
+    if not isinstance(op, Op):
+        raise Untraceable("random numbers: they are drawn in Python")
+    if op.view:
+        return _view(op, node, arrays, outs, recording)
+    if op.name in IDENTITIES and node.inputs[0].shape == node.results[0].shape:
+        copied(arrays(node.inputs[0]), outs[0], recording)
+        return list(outs)
+    if op.batch == "broadcast" and op.single:
+        return _pointwise(op.name, _one(node), node.inputs, arrays, outs, recording)
+    if op.name in REPLAYED:
+        return _replayed(op, node, arrays, outs, recording)
+    raise Untraceable(f"{op.name} that can be recorded")
 
 
 def _one(node: Node) -> Graph:
@@ -180,7 +186,7 @@ def _view(op: Op, node: Node, arrays: Arrays, outs: Sequence[Any], recording: Re
         return results
     if op.name not in ("reshape", "view", "flatten", "contiguous", "clone"):
         return None
-    whole = recording.scratch(source.shape, source.dtype)
+    whole = recording.keep(source.shape, source.dtype)
     recording.kept.append(whole)
     copied(source, whole, recording)
     return [whole.reshape(outs[0].shape)]
@@ -219,7 +225,7 @@ def _replayed(op: Op, node: Node, arrays: Arrays, outs: Sequence[Any], recording
             results = [found] if op.single else list(found)
             recording.kept += [*given, *results]
             if all(_lies_in(r, recording) for r in results):
-                return results
+                return [_settled(r, out, recording) for r, out in zip(results, outs, strict=True)]
         del recording.tasks[before:]
     return None
 
@@ -259,6 +265,14 @@ def _dense(argument: Any) -> Any:
 def _lies_in(result: Any, recording: Recording) -> bool:
     """Whether a result lies in memory that a recorded task writes: read-only, as :meth:`Recording.empty` gave it."""
     return isinstance(result, np.ndarray) and (not result.flags.writeable or not result.size)
+
+
+def _settled(result: Any, out: Any, recording: Recording) -> Any:
+    """Return a result where others may read it; what lies in scratch is copied."""
+    if np.may_share_memory(result, out) or not result.size:
+        return result
+    copied(result, out, recording)
+    return out
 
 
 # ---- optimisers and what passes fused

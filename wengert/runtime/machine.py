@@ -25,7 +25,7 @@ from wengert.codegen.target import host
 from wengert.runtime.threads import get_num_threads
 from wengert.runtime.workers import parallel_for
 
-__all__ = ["Machine", "measure", "measured"]
+__all__ = ["Machine", "known", "measure", "measured", "nominal"]
 
 FILE: Final = "machine_{}.json"
 CHAINS: Final = 12  # multiply-adds at once: enough for a latency of 4 to 6 cycles and two or three units
@@ -75,11 +75,38 @@ def measured() -> Machine:
 
     ``python -m wengert machine`` measures with care, and leaves what it finds beside the kernels in their cache.
     """
-    text = store().read(_file())
+    return _kept(get_num_threads()) or measure(seconds=0.1)
+
+
+@lru_cache(maxsize=8)
+def _known(threads: int) -> Machine:
+    return _kept(threads) or nominal(threads)
+
+
+def known() -> Machine:
+    """Return the machine as it was last measured with so many threads, or a usual one: at once, and every time the same."""
+    return _known(get_num_threads())
+
+
+def nominal(threads: int) -> Machine:
+    """Return a machine of a usual kind: two vectors are multiplied and added at 3 GHz; of each thread it has a core of its own."""
+    vector = host().vector_bytes
+    peak, (l1, l2, l3) = 2 * 2 * 3e9 * vector, _caches()
+    rates = {"l1": 4e9 * vector, "l2": 2e9 * vector, "l3": 1.5e9 * vector, "memory": 12e9}
+    reads, copies = ({f"{what}_{level}": rate for level, rate in rates.items()} for what in ("read", "copy"))
+    memory = min(threads, 2) * rates["memory"]
+    return Machine(
+        threads=threads, l1=l1, l2=l2, l3=l3, float32=peak / 4, float64=peak / 8, float32_all=threads * peak / 4,
+        float64_all=threads * peak / 8, **reads, **copies, read_all=memory, copy_all=memory, call=1e-6, parallel=2e-6,
+    )  # fmt: skip
+
+
+def _kept(threads: int) -> Machine | None:
+    text = store().read(_file(threads))
     if text is not None:
         with suppress(KeyError, TypeError, ValueError):  # what another version wrote
             return _read(json.loads(text))
-    return measure(seconds=0.1)
+    return None
 
 
 def measure(seconds: float = 4.0, *, keep: bool = False) -> Machine:
@@ -107,13 +134,14 @@ def measure(seconds: float = 4.0, *, keep: bool = False) -> Machine:
     numbers["call"], numbers["parallel"] = _overhead(1), _overhead(threads)
     found = Machine(**numbers)
     if keep:
-        store().write(_file(), json.dumps(asdict(found), indent=2).encode())
+        store().write(_file(threads), json.dumps(asdict(found), indent=2).encode())
         measured.cache_clear()
+        _known.cache_clear()
     return found
 
 
-def _file() -> str:
-    return FILE.format(blake2b(f"{host().key} {get_num_threads()}".encode(), digest_size=8).hexdigest())
+def _file(threads: int) -> str:
+    return FILE.format(blake2b(f"{host().key} {threads}".encode(), digest_size=8).hexdigest())
 
 
 def _read(numbers: Any) -> Machine:

@@ -4,142 +4,152 @@ Tasks that follow one another run in one native call. Between them stand *steps*
 random draws, whatever a user declared.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from wengert.core.native import native
-from wengert.errors import KernelError
-from wengert.graph.ir import Graph, Value
-from wengert.graph.operations import Draw, Formula, Fused
-from wengert.runtime.executor import Table
-from wengert.runtime.lowering import lower
+from wengert.graph.ir import Graph, Node, Value
+from wengert.runtime import placing
+from wengert.runtime.lowering import Step, lower
 from wengert.runtime.plan_memory import Scratch, Values
 from wengert.runtime.pool import empty
-from wengert.runtime.recording import Recording, Task, recording
+from wengert.runtime.recording import Check, Recording, Task, recording
+from wengert.runtime.segments import Moving, Native, bounds, moving, overlapping, words_of
 
 __all__ = ["Plan"]
 
 
-class Native:
-    """Tasks that run in one native call."""
-
-    __slots__ = ("checks", "table", "words")
-
-    def __init__(self, tasks: Sequence[Task]) -> None:
-        self.words = np.frombuffer(b"".join(t.arguments for t in tasks), np.int64).copy()
-        ends = np.cumsum([len(t.arguments) // 8 for t in tasks])
-        start = self.words.__array_interface__["data"][0]
-        places = [start + 8 * int(end) - len(t.arguments) for end, t in zip(ends, tasks, strict=True)]
-        self.table = Table(np.array([(*t[:3], p) for t, p in zip(tasks, places, strict=True)], np.int64))
-        self.checks = [int(end) - 1 for end, t in zip(ends, tasks, strict=True) if t.checked]
-
-    def __call__(self) -> None:
-        """Run the tasks.
-
-        Raises:
-            KernelError: with bounds checks, if an access was outside its buffer.
-        """
-        self.table.run()
-        for place in self.checks:
-            if self.words[place]:
-                raise KernelError(f"access {self.words[place]} of a compiled kernel is outside its buffer")
-
-
 class Plan:
-    """A graph, ready to run again and again.
+    """A graph, ready to run again and again, by one thread at a time.
+
+    Memory of the results is the caller's: large ones are computed where he will have them, others copied. Large arguments
+    are read where they lie. So these addresses differ from call to call, and stand in ``words`` as they are now.
 
     Args:
         graph: the program. bound: for each input the array that it is at every call, or None where it differs.
-        in_place: whether what is written may be computed in the memory of an input.
+        in_place: whether what is written may be computed in the memory of an input. large: bytes from which on arguments and
+            results lie where the caller has them.
 
     Attributes:
-        steps: what is run, in order. arrays: where each value lies. values, scratch: the memory.
+        steps: what is run, in order. arrays: where each value lies. values, scratch: the memory. words: the arguments of all
+            native tasks. tasks, nodes: what is run, one by one, and the node that each belongs to.
     """
 
-    def __init__(self, graph: Graph, bound: Sequence[Any], *, in_place: bool = True) -> None:
+    def __init__(
+        self, graph: Graph, bound: Sequence[Any], *, in_place: bool = True, large: float = placing.LARGE
+    ) -> None:
         native.loaded()
         self.graph = graph
         self.arrays: dict[Value, Any] = dict(graph.constants)
-        self.bound = list(bound)
-        self.buffers: list[Any] = []
+        self.bound, self._large = list(bound), large
         for value, array in zip(graph.inputs, bound, strict=True):
-            held = empty(value.shape, value.dtype.numpy) if array is None else array
-            self.arrays[value] = held
-            self.buffers.append(held)
-        self._changing = [(i, self.buffers[i]) for i, array in enumerate(bound) if array is None]
+            if array is not None:
+                self.arrays[value] = array
+            elif value.nbytes < large:
+                self.arrays[value] = empty(value.shape, value.dtype.numpy)
+        self.arrays |= placing.reserved([v for v in graph.inputs if v not in self.arrays])
         self._fixed = [(i, array) for i, array in enumerate(bound) if array is not None]
         self.steps: list[Any] = []
-        self._build(self._in_place() if in_place else {})
+        self.tasks: list[Any] = []
+        self.nodes: list[Any] = []
+        places = placing.in_place(graph, bound) if in_place else {}
+        pinned = self._record(places)
+        self._assemble()
+        self._move(places, pinned)
 
-    def _build(self, places: dict[Value, Any]) -> None:
-        self.values = Values(self.graph, places, lambda node: _is_elementwise(node.op) and not _is_formulas(node.op))
-        self.scratch, whole = Scratch(), Recording()
-        for node in self.graph.nodes:
-            outs = [places[v] if v in places else self.values.array(v) for v in node.results]
+    def _record(self, places: dict[Value, Any]) -> list[Any]:
+        """Record the tasks of all nodes; return the arrays that Python looks at, which must stay where they are."""
+        apart = placing.reserved([v for v in placing.handed_out(self.graph, self._large) if v not in places])
+        self.values = Values(self.graph, places.keys() | apart.keys(), placing.replaces)
+        self.scratch, whole, own = Scratch(self.values), Recording(), places | apart
+        pinned: list[Any] = []
+        for number, node in enumerate(self.graph.nodes):
+            self.scratch.begin(number)
+            outs = [own[v] if v in own else self.values.array(v) for v in node.results]
             with recording() as recorded:
-                recorded.scratch = self.scratch.take
+                recorded.scratch, recorded.checked = self.scratch.take, whole.checked
+                recorded.keep = self.scratch.keep
                 found = lower(node, self.arrays.__getitem__, outs, recorded)
-            self.scratch.leave(found)
-            whole.tasks += recorded.tasks
+            self.tasks += recorded.tasks
+            self.nodes += [node] * len(recorded.tasks)
             whole.kept += recorded.kept
             self.arrays.update(zip(node.results, found, strict=True))
-        for launches, some in groupby(whole.tasks, lambda task: isinstance(task, Task)):
-            tasks: list[Any] = list(some)
-            self.steps += [Native(tasks)] if launches else tasks
+            pinned += [self.arrays[v] for v in _looked_at(node, recorded.tasks)]
         self._kept = whole.kept
-        self._moved = self._written_elsewhere()
+        return pinned
+
+    def _assemble(self) -> None:
+        """Make steps of the tasks: those that follow one another without Python are one."""
+        self.words, starts = words_of(self.tasks)
+        runs = groupby(range(len(self.tasks)), lambda k: isinstance(self.tasks[k], Task | Check))
+        for launches, numbers in runs:
+            some = list(numbers)
+            tasks = [self.tasks[k] for k in some]
+            nodes = [self.nodes[k] for k in some]
+            self.steps += [Native(tasks, self.words, [starts[k] for k in some], nodes)] if launches else tasks
+
+    def _move(self, places: dict[Value, Any], pinned: list[Any]) -> None:
+        """Find out which arguments and results may lie elsewhere at each call, and what is copied."""
+        graph, arrays = self.graph, self.arrays
+        results, apart = dict.fromkeys(graph.results), set(placing.handed_out(self.graph, self._large))
+        changing = [(i, v) for i, (v, b) in enumerate(zip(graph.inputs, self.bound, strict=True)) if b is None]
+        given = [(i, v) for i, v in changing if v.nbytes >= self._large and v not in results]
+        handed = [(k, v) for k, v in enumerate(graph.outputs) if v in apart]
+        known = overlapping([arrays[v] for _, v in (*given, *handed)], [*pinned, *(arrays[v] for v in results)])
+        given = [at for at, number in zip(given, known, strict=False) if number == 0]
+        handed = [
+            at for at, number in zip(handed, known[len(known) - len(handed) :], strict=True) if number == 1
+        ]  # itself
+        found = moving([arrays[v] for _, v in (*given, *handed)], self.words)
+        self._given = [(i, m) for (i, _), m in zip(given, found, strict=False)]
+        self._handed = [(k, m) for (k, _), m in zip(handed, found[len(given) :], strict=True)]
+        elsewhere = {v for _, v in (*given, *handed)}
+        self._copied_in = [(i, arrays[v]) for i, v in changing if v not in elsewhere]
+        self._results = [None if v in elsewhere else arrays[v] for v in graph.outputs]
+        moved = self._written_elsewhere()
+        self._writes = [(arrays[value], value in moved) for _, value in graph.writes]
+        self._written = bounds(list(places.values()))
+        self._forget(elsewhere)
+
+    def _forget(self, elsewhere: Collection[Value]) -> None:
+        """Give back the memory that values had while they were recorded, which lie elsewhere at each call."""
+        kept = [k for k in self._kept if isinstance(k, np.ndarray)]
+        lost = overlapping(kept, [self.arrays[v] for v in elsewhere])
+        left = [k for k in self._kept if not isinstance(k, np.ndarray)]
+        self._kept = left + [array for array, number in zip(kept, lost, strict=True) if not number]
+        self.arrays.update({v: _Elsewhere(v) for v in elsewhere})
 
     @property
     def nbytes(self) -> int:
         """The bytes of the plan's own memory: the arena, scratch, and copies of arguments."""
-        own = (a.nbytes for a, b in zip(self.buffers, self.bound, strict=True) if b is None)
-        return int(self.values.arena.size + sum(b.size for b in self.scratch.blocks) + sum(own))
+        own = [*(held for _, held in self._copied_in), *(held for held in self._results if held is not None)]
+        return int(self.values.arena.size + sum(b.size for b in self.scratch.blocks) + sum(a.nbytes for a in own))
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that a call has at once: the plan's own, its results, and what a step of Python makes before it is copied."""
+        results = sum(v.nbytes for v in self.graph.outputs)
+        steps = [sum(v.nbytes for v in step.node.results) for step in self.steps if isinstance(step, Step)]
+        return self.nbytes + results + max(steps, default=0)
 
     def scramble(self) -> None:
         """Overwrite all memory that a run must write before it reads it."""
         for block in (self.values.block, *self.scratch.blocks):
             block.fill(0xA5)
 
-    def _in_place(self) -> dict[Value, Any]:
-        """Return the values that may be computed where an input lies, because nothing reads the input after them."""
-        last: dict[Value, int] = {}
-        made: dict[Value, int] = {}
-        for k, node in enumerate(self.graph.nodes):
-            for value in node.inputs:
-                last[value] = k
-            for value in node.results:
-                made[value] = k
-        outputs = set(self.graph.outputs)
-        found: dict[Value, Any] = {}
-        aliased = self._aliased()
-        for target, value in self.graph.writes:
-            array, maker = self.arrays[target], value.node
-            if (
-                maker is not None and value in made and value not in found and target not in outputs
-                and target not in aliased and last.get(target, -1) <= made[value] and array.flags.c_contiguous
-                and self.bound[self.graph.inputs.index(target)] is not None
-                and _is_elementwise(maker.op) and _reads_once(maker, target)
-            ):  # fmt: skip
-                found[value] = array
-        return found
-
     def _written_elsewhere(self) -> set[Value]:
         """Return the values to be written that lie in the memory of an input, which may be written itself by then."""
         moved = set()
         for target, value in self.graph.writes:
             array = self.arrays[value]
-            if array is not self.arrays[target] and any(np.may_share_memory(array, b) for b in self.buffers):
+            if array is not self.arrays[target] and any(
+                np.may_share_memory(array, self.arrays[v]) for v in self.graph.inputs
+            ):
                 moved.add(value)
         return moved
-
-    def _aliased(self) -> set[Value]:
-        """Return the inputs that some view looks at: they may be read through it later."""
-        return {
-            node.inputs[0] for node in self.graph.nodes if getattr(node.op, "view", False) and node.inputs
-        }  # fmt: skip
 
     def fits(self, arrays: Sequence[Any]) -> bool:
         """Whether the arrays that are to be the same at every call still are."""
@@ -150,33 +160,51 @@ class Plan:
 
         Inputs of no dimensions may come as numbers.
         """
-        for place, held in self._changing:
+        for place, held in self._copied_in:
             held[...] = arrays[place]
+        kept = [self._lent(move, arrays[place]) for place, move in self._given]
+        handed = [empty(move.shape, move.dtype) for _, move in self._handed]
+        for (_, move), array in zip(self._handed, handed, strict=True):
+            move.to(array)
         for step in self.steps:
             step()
-        held, moved = self.arrays, self._moved
-        return [
-            *(held[value].copy() for value in self.graph.outputs),
-            *(held[value].copy() if value in moved else held[value] for _, value in self.graph.writes),
-        ]
+        del kept
+        found = [None if held is None else held.copy() for held in self._results]
+        for (place, _), array in zip(self._handed, handed, strict=True):
+            found[place] = array
+        return found + [held.copy() if moved else held for held, moved in self._writes]
+
+    def _lent(self, move: Moving, array: Any) -> Any:
+        """Let the tasks read an argument where it lies, or else a copy of it; return what is read."""
+        if array.shape != move.shape or array.dtype != move.dtype or not array.flags.carray or self._is_written(array):
+            array, given = empty(move.shape, move.dtype), array
+            array[...] = given
+        move.to(array)
+        return array
+
+    def _is_written(self, array: Any) -> bool:
+        """Whether an array lies in memory that is written before all has been read."""
+        starts, ends = self._written
+        if not len(starts):
+            return False
+        (first,), (end,) = bounds([array])
+        return bool(((starts < end) & (first < ends)).any())
 
 
-def _is_formulas(op: Any) -> bool:
-    return isinstance(op, Fused) and op.kind == "formulas"
+class _Elsewhere:
+    """Stands for the memory of a value that lies elsewhere at each call."""
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"memory of the caller's for {self.value}"
 
 
-def _reads_once(node: Any, target: Value) -> bool:
-    """Whether no more than one of the kernels of a node reads a value."""
-    if not _is_formulas(node.op):
-        return True
-    inner = [i for i, outer in zip(node.op.body.inputs, node.arguments, strict=True) if outer is target]
-    return sum(any(v in inner for v in n.inputs) for n in node.op.body.nodes) <= 1
-
-
-def _is_elementwise(op: Any) -> bool:
-    """Whether an operation reads an element of its arguments only where it writes the result's, so that they may be one."""
-    if isinstance(op, Draw):
-        return False
-    if isinstance(op, Fused):
-        return op.kind in ("pointwise", "formulas")
-    return isinstance(op, Formula) or (op.batch == "broadcast" and op.single)
+def _looked_at(node: Node, tasks: Sequence[Any]) -> Iterable[Value]:
+    """Return the values of a node whose memory Python looks at, where it is now: all, or those that checks complain of."""
+    if all(isinstance(task, Task) for task in tasks):
+        return ()
+    if all(isinstance(task, Task | Check) for task in tasks):
+        return [v for v in node.inputs if v.dtype.numpy.kind != "f"]
+    return [*node.inputs, *node.results]

@@ -1,17 +1,19 @@
 """The memory of a plan: one arena for the values of its graph, and scratch that kernels share one after the other."""
 
 import math
+from bisect import bisect_left, insort
 from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
 
 from wengert.graph.ir import Graph, Node, Value
-from wengert.runtime.arena import ALIGNMENT, Buffer, arrange
+from wengert.runtime.arena import ALIGNMENT, Arena, Buffer, arrange
 from wengert.runtime.lives import in_order
 from wengert.runtime.pool import empty
+from wengert.runtime.recording import paused
 
-__all__ = ["Scratch", "Values"]
+__all__ = ["Scratch", "Values", "arena_of"]
 
 
 class Values:
@@ -26,11 +28,8 @@ class Values:
     """
 
     def __init__(self, graph: Graph, elsewhere: Collection[Value], replaces: Callable[[Node], bool]) -> None:
-        self._number: dict[Value, int] = {}
-        owned = [v for node in graph.nodes for v in node.results if v not in elsewhere and not _is_view(node)]
-        self._number = {value: k for k, value in enumerate(owned)}
-        buffers = _buffers(graph, self._number, replaces)
-        self.arena = arrange(buffers, in_order(max(1, len(graph.nodes))))
+        self._number = _numbered(graph, elsewhere)
+        self.arena = arena_of(graph, elsewhere, replaces)
         self.block = empty(self.arena.size + ALIGNMENT, np.uint8)
         self._start = -self.block.__array_interface__["data"][0] % ALIGNMENT
 
@@ -39,8 +38,23 @@ class Values:
         number = self._number.get(value)
         if number is None:
             return np.empty(value.shape, value.dtype.numpy)
-        place = self._start + self.arena.offsets[number]
-        return np.ndarray(value.shape, value.dtype.numpy, self.block.data, place)
+        return self.at(self.arena.offsets[number], value.shape, value.dtype.numpy)
+
+    def at(self, offset: int, shape: Any, dtype: Any) -> Any:
+        """Return an array that lies somewhere in the arena."""
+        return np.ndarray(shape, dtype, self.block.data, self._start + offset)
+
+
+def arena_of(graph: Graph, elsewhere: Collection[Value], replaces: Callable[[Node], bool]) -> Arena:
+    """Return where the values of a graph would lie; the arguments are those of :class:`Values`."""
+    buffers = _buffers(graph, _numbered(graph, elsewhere), replaces)
+    return arrange(buffers, in_order(max(1, len(graph.nodes))))
+
+
+def _numbered(graph: Graph, elsewhere: Collection[Value]) -> dict[Value, int]:
+    """Return the numbers of the values that need memory."""
+    owned = [v for node in graph.nodes for v in node.results if v not in elsewhere and not _is_view(node)]
+    return {value: k for k, value in enumerate(owned)}
 
 
 def _is_view(node: Node) -> bool:
@@ -66,39 +80,105 @@ def _buffers(graph: Graph, number: dict[Value, int], replaces: Callable[[Node], 
                     over[number[value]] = tuple(number[v] for v in plain if v.spec == value.spec)
     kept = {root.get(v, v) for v in graph.results}
     return [
-        Buffer(_nbytes(value), tuple(touched[k]), over[k], value in kept, value.name) for value, k in number.items()
+        Buffer(value.nbytes, tuple(touched[k]), over[k], value in kept, value.name) for value, k in number.items()
     ]
 
 
-def _nbytes(value: Value) -> int:
-    return int(math.prod(value.shape) * value.dtype.numpy.itemsize)
-
-
 class Scratch:
-    """Memory that a node's kernels use among themselves, and those of the next node again."""
+    """Memory that a node's kernels use among themselves: what the arena has free while the node runs, or else blocks.
 
-    def __init__(self) -> None:
+    Args:
+        values: the arena, in which nodes are numbered in their order.
+
+    Attributes:
+        blocks: memory beside the arena.
+    """
+
+    def __init__(self, values: Values) -> None:
         self.blocks: list[Any] = []
+        self._values, self._lives = values, _Lives(values.arena)
+        self._gaps: list[tuple[int, int]] | None = None
         self._free: list[Any] = []
         self._taken: list[Any] = []
 
+    def begin(self, number: int) -> None:
+        """Begin a node; numbers rise. What was taken before is free again."""
+        self._free += self._taken
+        self._taken, self._gaps = [], None
+        self._lives.go_to(number)
+
     def take(self, shape: Any, dtype: Any) -> Any:
-        """Return unset memory for an array."""
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        size = max(1, math.prod(shape) * np.dtype(dtype).itemsize)
-        fitting = [b for b in self._free if b.size >= size + ALIGNMENT]
+        """Return unset memory for an array, until the next node begins."""
+        size = _aligned(max(1, _count(shape) * np.dtype(dtype).itemsize))
+        if self._gaps is None:
+            self._gaps = self._lives.gaps()
+        fitting = [k for k, (begin, end) in enumerate(self._gaps) if end - begin >= size]
         if fitting:
-            block = min(fitting, key=lambda b: b.size)
+            k = min(fitting, key=lambda k: self._gaps[k][1] - self._gaps[k][0])  # type: ignore[index]
+            begin, end = self._gaps[k]
+            self._gaps[k] = begin + size, end
+            return self._values.at(begin, shape, dtype)
+        blocks = [b for b in self._free if b.size >= size + ALIGNMENT]
+        if blocks:
+            block = min(blocks, key=lambda b: b.size)
             self._free = [b for b in self._free if b is not block]
         else:
-            block = np.empty(size + ALIGNMENT, np.uint8)
-            self.blocks.append(block)
+            block = self._block(size)
         self._taken.append(block)
-        return np.ndarray(shape, dtype, block.data, -block.__array_interface__["data"][0] % ALIGNMENT)
+        return _array(block, shape, dtype)
 
-    def leave(self, results: list[Any]) -> None:
-        """Let the next node have what was taken, but for the blocks that results lie in."""
-        for block in self._taken:
-            if not any(np.may_share_memory(r, block) for r in results):
-                self._free.append(block)
-        self._taken = []
+    def keep(self, shape: Any, dtype: Any) -> Any:
+        """Return memory that nothing else has, ever."""
+        return _array(self._block(_count(shape) * np.dtype(dtype).itemsize), shape, dtype)
+
+    def _block(self, size: int) -> Any:
+        with paused():
+            block = empty(size + ALIGNMENT, np.uint8)
+        self.blocks.append(block)
+        return block
+
+
+class _Lives:
+    """Which parts of an arena are free while a node runs."""
+
+    def __init__(self, arena: Arena) -> None:
+        self._size = arena.size
+        self._begin: dict[int, list[tuple[int, int]]] = {}
+        self._end: dict[int, list[tuple[int, int]]] = {}
+        for buffer, offset, (first, last) in zip(arena.buffers, arena.offsets, arena.lives, strict=True):
+            if buffer.size:
+                self._begin.setdefault(first, []).append((offset, offset + _aligned(buffer.size)))
+                self._end.setdefault(last + 1, []).append((offset, offset + _aligned(buffer.size)))
+        self._living: list[tuple[int, int]] = []
+        self._now = -1
+
+    def go_to(self, number: int) -> None:
+        """Let nodes begin and end up to one."""
+        while self._now < number:
+            self._now += 1
+            for life in self._end.get(self._now, ()):
+                del self._living[bisect_left(self._living, life)]
+            for life in self._begin.get(self._now, ()):
+                insort(self._living, life)
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """Return where free parts begin and end."""
+        found, top = [], 0
+        for begin, end in self._living:
+            if begin > top:
+                found.append((top, begin))
+            top = max(top, end)
+        return [*found, (top, self._size)]
+
+
+def _array(block: Any, shape: Any, dtype: Any) -> Any:
+    """Return an array at the first address in a block that vectors like."""
+    return np.ndarray(shape, dtype, block.data, -block.__array_interface__["data"][0] % ALIGNMENT)
+
+
+def _count(shape: Any) -> int:
+    return int(shape) if isinstance(shape, int) else math.prod(shape)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT

@@ -163,7 +163,9 @@ class Pool:
 
     def explained(self, error: Exception) -> Exception:
         """Return a MemoryError that NumPy raised as one that says who holds the memory."""
-        return error if isinstance(error, OutOfMemoryError) else out_of_memory(_asked(error) or self._refused.value, self.device)
+        if isinstance(error, OutOfMemoryError):
+            return error
+        return out_of_memory(_asked(error) or self._refused.value, self.device)
 
     def blocks(self) -> list[tuple[int, int, int]]:
         """Return (address, bytes, number) of each block in use, the newest first."""

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "Recording", "Task", "active", "ascontiguous", "at_each_call", "current", "keep", "paused", "recording", "reshaped",
-    "writable",
+    "Check", "Recording", "Task", "active", "ascontiguous", "at_each_call", "current", "keep", "paused", "recording",
+    "reshaped", "writable",
 ]  # fmt: skip
 
 _HEADER = struct.Struct("qqq")
@@ -35,21 +35,31 @@ class Task(NamedTuple):
     checked: bool
 
 
+class Check(NamedTuple):
+    """The address of a word that must be 0 once the tasks before it have run; if it is not, ``complain()`` raises an error."""
+
+    address: int
+    complain: Callable[[], Any]
+
+
 class Recording:
     """What is to be run, in order.
 
     Attributes:
-        tasks: launches, and functions that Python calls between them. kept: everything they point to.
+        tasks: launches, checks, and functions that Python calls between them. kept: everything they point to. checked: what
+            was made sure of, to be done once.
         provide: returns memory for an array of (shape, dtype) that a kernel makes as a result, or None. scratch: returns memory
-            for any other. copy: records that an array is
-            copied, and cast, into another.
+            for any other, which tasks recorded later may use as well. keep: returns memory for an array that others read.
+            copy: records that an array is copied, and cast, into another.
     """
 
     def __init__(self) -> None:
-        self.tasks: list[Task | Callable[[], Any]] = []
+        self.tasks: list[Task | Check | Callable[[], Any]] = []
+        self.checked: set[Any] = set()
         self.kept: list[Any] = []
         self.copy: Callable[[Any, Any], None] = self._copy_later
         self.scratch: Callable[..., Any] = np.empty
+        self.keep: Callable[..., Any] = np.empty
         self.provide: Callable[[tuple[int, ...], Any], Any] = lambda shape, dtype: None
 
     def _copy_later(self, source: Any, out: Any) -> None:
@@ -60,6 +70,11 @@ class Recording:
         address, steps, grain = _HEADER.unpack_from(call)
         if steps > 0:
             self.tasks.append(Task(address, steps, grain, call[_HEADER.size :], checked))
+
+    def require(self, flags: Any, complain: Callable[[], Any]) -> None:
+        """Add checks that each of some words of 64 bits, which the tasks so far have written, is 0."""
+        start = flags.__array_interface__["data"][0]
+        self.tasks += [Check(start + 8 * k, complain) for k in range(flags.size)]
 
     def empty(self, shape: Any, dtype: Any) -> Any:
         """Return memory for a result or for scratch; NumPy may not write into it."""

@@ -21,10 +21,11 @@ from wengert.loops.scalar import is_float, size_of
 from wengert.operators.cross_entropy import class_dim, safe_targets
 from wengert.runtime.ahead import Ahead
 from wengert.runtime.calls import Absent, dtype_name, or_numpy
+from wengert.runtime.checking import in_range
 from wengert.runtime.eager import kernel
 from wengert.runtime.launch import Launcher, pointer
 from wengert.runtime.pool import empty
-from wengert.runtime.recording import active, ascontiguous, at_each_call, current
+from wengert.runtime.recording import active, ascontiguous, current
 
 __all__ = ["GRAIN", "Lined", "contiguous", "launcher", "lined", "vector"]
 
@@ -197,7 +198,7 @@ def logsumexp(input: Array, dim: tuple[int, ...], keepdim: bool = False) -> Any:
 def _checked(input: Array, target: Array, ignore_index: int) -> tuple[Lined, str | None]:
     """Return the lines and the dtype of logits; targets that are no classes are refused as the operator does."""
     dim = class_dim(input.shape)
-    at_each_call(lambda: safe_targets(target, input.shape[dim], ignore_index))
+    in_range(target, input.shape[dim], ignore_index, lambda: safe_targets(target, input.shape[dim], ignore_index))
     return lined(input.shape, dim), dtype_name(input.dtype)
 
 

@@ -74,6 +74,7 @@ class _Running:
         task: its number. given: what it is. costs: what it costs.
         members: who works on it and since when; the first one began it.
         done: the part that was done at ``time``. rate: the part that is done in a second from then on. end: when it will end.
+        speed: of those who work on it, 1 if nobody else works.
         version: counts the changes of ``end``.
     """
 
@@ -84,6 +85,7 @@ class _Running:
     members: dict[int, float] = field(default_factory=dict)
     done: float = 0.0
     rate: float = 0.0
+    speed: float = 1.0
     end: float = math.inf
     version: int = 0
 
@@ -96,7 +98,8 @@ class _Running:
         if min(seconds) == 0:
             self.rate, self.end = math.inf, time
         else:
-            self.rate = 1 / seconds[0] + self.given.efficiency * sum(1 / number for number in seconds[1:])
+            alone = 1 / seconds[0] + self.given.efficiency * sum(1 / number for number in seconds[1:])
+            self.rate = alone * self.speed
             self.end = time + max(0.0, 1.0 - self.done) / self.rate
 
 
@@ -118,6 +121,7 @@ class _Simulation:
     spans: list[Span] = field(default_factory=list)
     memory: dict[str, int] = field(default_factory=dict)
     peak: dict[str, int] = field(default_factory=dict)
+    crowd: float = 0.0  # the part of the resources that work, from 0 (one of them) to 1 (all)
 
     def run(self) -> tuple[list[int], list[int], list[float], list[float]]:
         """Return the order in which tasks begin, on which resources, and when they begin and end."""
@@ -160,6 +164,21 @@ class _Simulation:
             self._begin(task, available)
         if self.free:
             self._help()
+        self._crowd()
+
+    def _crowd(self) -> None:
+        """Reckon with how many resources work."""
+        number = len(self.problem.resources)
+        crowd = (number - len(self.free) - 1) / (number - 1) if number > 1 and self.running else 0.0
+        if crowd != self.crowd and self.problem.crowds:
+            self.crowd = crowd
+            for running in self.running.values():
+                running.speed = self._speed(running.given)
+                running.change(self.time)
+                self._expect(running)
+
+    def _speed(self, task: Task) -> float:
+        return 1.0 - (1.0 - task.crowded) * self.crowd
 
     def _begin(self, task: int, available: set[int]) -> None:
         given, costs = self.problem.tasks[task], self.problem.costs[task]
@@ -170,7 +189,9 @@ class _Simulation:
         self.free.discard(resource)
         self.order.append(task)
         self.assignment[task], self.start[task] = resource, self.time
-        running = self.running[task] = _Running(task, given, costs, self.time, {resource: self.time})
+        running = self.running[task] = _Running(
+            task, given, costs, self.time, {resource: self.time}, speed=self._speed(given)
+        )  # fmt: skip
         running.change(self.time)
         self._expect(running)
         self.memory[given.device] = self.memory.get(given.device, 0) + given.allocates

@@ -20,7 +20,8 @@ class Task:
         dependencies: the names of the tasks that must have ended before it begins.
         allocates: bytes that it takes when it begins. frees: bytes that are given back when it ends.
         threads: how many resources may share it. efficiency: what each of them but the first contributes, from 0 to 1.
-        device: whose resources run it.
+        crowded: what is left of a resource's speed while all resources work, from 0 (not included) to 1: they share the
+            bandwidth of the memory, perhaps even a processor's units. device: whose resources run it.
     """
 
     name: Hashable
@@ -30,6 +31,7 @@ class Task:
     frees: int = 0
     threads: int = 1
     efficiency: float = 1.0
+    crowded: float = 1.0
     device: str = "cpu"
 
 
@@ -63,11 +65,11 @@ class Problem:
         before, after: for each task those that it depends on, and those that depend on it.
         order: the tasks in an order in which they could be run, the first given first.
         costs: for each task the seconds that it takes on each resource that can run it. shortest: what it takes at best,
-            shared by as many threads as may share it.
+            shared by as many threads as may share it. crowds: whether some tasks are slower while all resources work.
 
     Raises:
         ValueError: if names are not unique, a dependency is unknown or there is a cycle; if a cost, a size, a number of
-            threads or an efficiency is out of range; or if no resource can run some task.
+            threads, an efficiency or a speed is out of range; or if no resource can run some task.
     """
 
     def __init__(self, tasks: Sequence[Task], resources: Sequence[Resource]) -> None:
@@ -80,6 +82,7 @@ class Problem:
             for first in firsts:
                 self.after[first].append(k)
         self.order = self._sorted()
+        self.crowds = any(task.crowded < 1 for task in self.tasks)
         costs = _Costs(self.resources)
         self.costs = [costs.of(task) for task in self.tasks]
         self.shortest = [_shortest(task, cost) for task, cost in zip(self.tasks, self.costs, strict=True)]
@@ -147,6 +150,8 @@ def _check(task: Task) -> None:
         raise ValueError(f"task {task.name!r} may be shared by {task.threads} threads; expected at least 1")
     if not 0 <= task.efficiency <= 1:
         raise ValueError(f"task {task.name!r} has efficiency {task.efficiency}; expected a number from 0 to 1")
+    if not 0 < task.crowded <= 1:
+        raise ValueError(f"task {task.name!r} has speed {task.crowded} when crowded; expected a number above 0, up to 1")
     if task.allocates < 0 or task.frees < 0:
         raise ValueError(
             f"task {task.name!r} allocates {task.allocates} and frees {task.frees} bytes; expected at least 0"

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from wengert.passes.amounts import duration
 from wengert.runtime.picture import Picture, colour
 from wengert.runtime.scheduler import Schedule
 
@@ -89,20 +90,20 @@ class Timeline:
         picture = Picture(width, top + row * len(self.resources) + 24)
         start = min((i.start for i in self.intervals), default=0.0)
         scale = (width - margin - 30) / self.makespan if self.makespan else 0.0
-        picture.text(margin, 14, f"{self.title}: {_time(self.makespan)}")
+        picture.text(margin, 14, f"{self.title}: {duration(self.makespan)}")
         for k, name in enumerate(self.resources):
             picture.text(margin - 5, top + row * k + 15, name, "end")
             picture.line(margin, top + row * k + row / 2, width - 30, top + row * k + row / 2)
         places = {name: top + row * k for k, name in enumerate(self.resources)}
         for i in self.intervals:
-            title = f"{i.name}\n{i.resource}: {_time(i.end - i.start)} from {_time(i.start - start)} on"
+            title = f"{i.name}\n{i.resource}: {duration(i.end - i.start)} from {duration(i.start - start)} on"
             picture.box(margin + scale * (i.start - start), places[i.resource] + 3, scale * (i.end - i.start), row - 6,
                         colour(i.name), title)  # fmt: skip
         bottom = top + row * len(self.resources)
         for tick in range(6):
             x = margin + (width - margin - 30) * tick / 5
             picture.line(x, bottom, x, bottom + 4)
-            picture.text(x, bottom + 15, _time(self.makespan * tick / 5), "middle")
+            picture.text(x, bottom + 15, duration(self.makespan * tick / 5), "middle")
         return str(picture)
 
 
@@ -115,19 +116,19 @@ def report(schedule: Schedule, measured: Timeline | None = None, longest: int = 
     tasks, path = schedule.problem.tasks, schedule.critical_path
     lines = [
         f"{len(tasks)} tasks on {len(schedule.problem.resources)} resources, policy {schedule.policy}",
-        f"makespan       {_time(schedule.makespan)}",
-        f"critical path  {_time(schedule.critical_seconds)} in {len(path)} tasks{_ratio(schedule)}",
+        f"makespan       {duration(schedule.makespan)}",
+        f"critical path  {duration(schedule.critical_seconds)} in {len(path)} tasks{_ratio(schedule)}",
         *(f"peak memory    {size:,} bytes of {device}" for device, size in schedule.peak_memory.items()),
         *_table("utilisation", schedule.utilisation),
     ]
     if measured is not None:
         error = schedule.makespan / measured.makespan - 1 if measured.makespan else 0.0
         compared = f"{abs(error):.1%} {'longer' if error > 0 else 'shorter'}"
-        lines.append(f"measured       {_time(measured.makespan)}; the simulation is {compared}")
+        lines.append(f"measured       {duration(measured.makespan)}; the simulation is {compared}")
         lines += _table("measured use", measured.utilisation)
     heaviest = sorted(path, key=lambda task: -schedule.problem.shortest[task])[:longest]
     lines += ["heaviest tasks of the critical path:"] if heaviest else []
-    lines += [f"  {_time(schedule.problem.shortest[task]):>10}  {tasks[task].name}" for task in heaviest]
+    lines += [f"  {duration(schedule.problem.shortest[task]):>10}  {tasks[task].name}" for task in heaviest]
     return "\n".join(lines)
 
 
@@ -138,15 +139,3 @@ def _ratio(schedule: Schedule) -> str:
 def _table(title: str, shares: dict[str, float]) -> Iterable[str]:
     for name, share in shares.items():
         yield f"{title:<14} {share:6.1%}  {name}"
-
-
-def _time(seconds: float) -> str:
-    """Return a time in a unit that suits it.
-
-    >>> _time(0.0123), _time(4e-7)
-    ('12.3 ms', '400 ns')
-    """
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"

@@ -1,0 +1,89 @@
+"""Where values of a graph lie that have no place in a plan's own memory: in that of an input, or of the caller."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from wengert.graph.ir import Graph, Node, Value
+from wengert.graph.operations import Draw, Formula, Fused
+from wengert.runtime.arena import ALIGNMENT
+
+__all__ = ["LARGE", "handed_out", "in_place", "replaces", "reserved"]
+
+LARGE: Final = 1 << 16  # bytes: less is copied sooner than addresses are changed
+
+
+def in_place(graph: Graph, bound: Sequence[Any]) -> dict[Value, Any]:
+    """Return the values that may be computed where an input lies, because nothing reads the input after them.
+
+    Args:
+        bound: for each input the array that it is at every call, or None where it differs.
+    """
+    last = {value: k for k, node in enumerate(graph.nodes) for value in node.inputs}
+    made = {value: k for k, node in enumerate(graph.nodes) for value in node.results}
+    arrays = dict(zip(graph.inputs, bound, strict=True))
+    outputs, aliased = set(graph.outputs), _aliased(graph)
+    found: dict[Value, Any] = {}
+    for target, value in graph.writes:
+        array, maker = arrays[target], value.node
+        if (
+            maker is not None and value in made and value not in found and target not in outputs
+            and target not in aliased and last.get(target, -1) <= made[value]
+            and array is not None and array.flags.c_contiguous and _is_elementwise(maker.op) and _reads_once(maker, target)
+        ):  # fmt: skip
+            found[value] = array
+    return found
+
+
+def handed_out(graph: Graph, large: float = LARGE) -> list[Value]:
+    """Return the results that are large enough, in bytes, to be computed in memory of the caller's."""
+    written = {value for _, value in graph.writes}
+    once = [v for v, number in Counter(graph.outputs).items() if number == 1]
+    return [
+        v for v in once
+        if v.node is not None and not getattr(v.node.op, "view", False) and v not in written and v.nbytes >= large
+    ]  # fmt: skip
+
+
+def reserved(values: Sequence[Value]) -> dict[Value, Any]:
+    """Return arrays at addresses that stand for others: in one large block, of which no page is there before it is written."""
+    ends = np.cumsum([0, *(-(-v.nbytes // ALIGNMENT) * ALIGNMENT for v in values)]).tolist()
+    block = np.empty(ends[-1] + ALIGNMENT, np.uint8)
+    start = -block.__array_interface__["data"][0] % ALIGNMENT
+    return {
+        v: np.ndarray(v.shape, v.dtype.numpy, block.data, start + place)
+        for v, place in zip(values, ends[:-1], strict=True)
+    }
+
+
+def replaces(node: Node) -> bool:
+    """Whether the results of a node may take the place of arguments that end there."""
+    return _is_elementwise(node.op) and not _is_formulas(node.op)
+
+
+def _aliased(graph: Graph) -> set[Value]:
+    """Return the inputs that some view looks at: they may be read through it later."""
+    return {node.inputs[0] for node in graph.nodes if getattr(node.op, "view", False) and node.inputs}
+
+
+def _is_formulas(op: Any) -> bool:
+    return isinstance(op, Fused) and op.kind == "formulas"
+
+
+def _reads_once(node: Node, target: Value) -> bool:
+    """Whether no more than one of the kernels of a node reads a value."""
+    if not _is_formulas(node.op):
+        return True
+    inner = [i for i, outer in zip(node.op.body.inputs, node.arguments, strict=True) if outer is target]
+    return sum(any(v in inner for v in n.inputs) for n in node.op.body.nodes) <= 1
+
+
+def _is_elementwise(op: Any) -> bool:
+    """Whether an operation reads an element of its arguments only where it writes the result's, so that they may be one."""
+    if isinstance(op, Draw):
+        return False
+    if isinstance(op, Fused):
+        return op.kind in ("pointwise", "formulas")
+    return isinstance(op, Formula) or (op.batch == "broadcast" and op.single)
