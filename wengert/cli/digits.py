@@ -4,6 +4,8 @@ The data are the 1,797 digits of 8 × 8 pixels that come with scikit-learn (E. A
 Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998), so nothing is downloaded.
 """
 
+import statistics
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,7 +16,18 @@ from wengert.cli.extras import require
 from wengert.nn import functional as F
 from wengert.utils.data import DataLoader, TensorDataset
 
-__all__ = ["RECIPES", "Digits", "Epoch", "Recipe", "accuracy", "classify", "load_digits", "shifted", "train"]
+__all__ = [
+    "RECIPES",
+    "Digits",
+    "Epoch",
+    "Recipe",
+    "accuracy",
+    "classify",
+    "load_digits",
+    "seconds_of_a_step",
+    "shifted",
+    "train",
+]
 
 SIDE, CLASSES = 8, 10
 
@@ -97,25 +110,63 @@ RECIPES = {
 }
 
 
-def train(model: nn.Module, digits: Digits, recipe: Recipe, batch: int) -> Iterator[Epoch]:
-    """Train ``model`` in place, yielding after each pass over the data.
+Step = Callable[[wg.Tensor, wg.Tensor], wg.Tensor]
 
-    Adam with a learning rate that falls along half a cosine (Loshchilov and Hutter, arXiv 1608.03983, section 3).
+
+def training_step(model: nn.Module, recipe: Recipe, steps: int) -> Step:
+    """Return a function that takes a batch of images and labels, does one step of training in place and returns the loss.
+
+    Adam with a learning rate that falls in ``steps`` steps along half a cosine (Loshchilov and Hutter, arXiv 1608.03983,
+    section 3).
     """
-    loader = DataLoader(TensorDataset(digits.images, digits.labels), batch_size=batch, shuffle=True)
     optimizer = wg.optim.Adam(model.parameters(), lr=recipe.learning_rate)
-    schedule = wg.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=recipe.epochs * len(loader))
+    schedule = wg.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)
+
+    def step(images: wg.Tensor, labels: wg.Tensor) -> wg.Tensor:
+        loss = F.cross_entropy(model(shifted(images) if recipe.shift else images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        return loss.detach()
+
+    return step
+
+
+def loader_of(digits: Digits, batch: int) -> DataLoader:
+    """Return what gives the digits to learn from, in batches and a new order in each pass."""
+    return DataLoader(TensorDataset(digits.images, digits.labels), batch_size=batch, shuffle=True)
+
+
+def train(
+    model: nn.Module, digits: Digits, recipe: Recipe, batch: int, prepare: Callable[[Step], Step] = wg.compile
+) -> Iterator[Epoch]:
+    """Train ``model`` in place, yielding after each pass over the data; ``prepare`` is what becomes of the step first."""
+    loader = loader_of(digits, batch)
+    step = prepare(training_step(model, recipe, recipe.epochs * len(loader)))
     for _ in range(recipe.epochs):
         model.train()
         total = 0.0
         for images, labels in loader:
-            loss = F.cross_entropy(model(shifted(images) if recipe.shift else images), labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-            total += loss.item() * len(images)
+            total += step(images, labels).item() * len(images)
         yield Epoch(total / len(digits.labels), accuracy(model, digits.held_out_images, digits.held_out_labels))
+
+
+def seconds_of_a_step(
+    digits: Digits, recipe: Recipe, batch: int, prepare: Callable[[Step], Step]
+) -> tuple[float, float]:
+    """Return what the first three steps of a fresh model take together, and the median of thirty later ones.
+
+    The first step of an optimiser makes its state, so that the program is made in the second one.
+    """
+    model = recipe.build().train()
+    step, times = prepare(training_step(model, recipe, 1000)), list[float]()
+    images, labels = digits.images[:batch], digits.labels[:batch]
+    for _ in range(33):
+        begun = time.perf_counter()
+        step(images, labels)
+        times.append(time.perf_counter() - begun)
+    return sum(times[:3]), statistics.median(times[3:])
 
 
 def shifted(images: wg.Tensor) -> wg.Tensor:

@@ -221,14 +221,14 @@ class Store:
 
     def evict(self) -> None:
         """Remove what processes that died left behind, and the longest unused kernels while there are too many."""
-        found = []
-        for path in self._ours(""):
+        found: list[tuple[float, int, str]] = []
+        for entry in self._entries():
             with suppress(OSError):
-                status = path.stat()
-                if path.suffix == ".tmp" and time.time() - status.st_mtime > ABANDONED:
-                    path.unlink()
-                elif path.suffix == ".kernel":
-                    found.append((status.st_mtime, status.st_size, path))
+                status = entry.stat(follow_symlinks=False)
+                if entry.name.endswith(".tmp") and time.time() - status.st_mtime > ABANDONED:
+                    os.unlink(entry.path)
+                elif entry.name.endswith(".kernel"):
+                    found.append((status.st_mtime, status.st_size, entry.path))
         self._bytes, self._unscanned = sum(size for _, size, _ in found), 0
         if self._bytes <= self.limit:
             return
@@ -236,7 +236,7 @@ class Store:
             if self._bytes <= KEEP * self.limit:
                 return
             with suppress(OSError):
-                path.unlink()
+                os.unlink(path)
                 self._bytes -= size
 
     def _path(self, environment: bytes, key: bytes) -> Path | None:
@@ -247,14 +247,19 @@ class Store:
 
     def _ours(self, suffix: str) -> list[Path]:
         """Return the files in the directory that were written here, by their names."""
+        return [
+            Path(entry.path) for entry in sorted(self._entries(), key=lambda e: e.name) if entry.name.endswith(suffix)
+        ]
+
+    def _entries(self) -> list[os.DirEntry[str]]:
+        """Return what the directory has of the files that were written here."""
         if self.directory is None:
             return []
         try:
             with os.scandir(self.directory) as entries:
-                names = [e.name for e in entries if OURS.fullmatch(e.name) and e.is_file(follow_symlinks=False)]
+                return [e for e in entries if OURS.fullmatch(e.name) and e.is_file(follow_symlinks=False)]
         except OSError:
             return []
-        return [self.directory / name for name in sorted(names) if name.endswith(suffix)]
 
     def _read(self, path: Path, *, count: bool = False) -> bytes:
         """Return the bytes of a file, and ``count`` one more use of it, which also says when it was last used.
