@@ -10,14 +10,14 @@ import atexit
 import ctypes
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from ctypes import string_at
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-__all__ = ["compiling", "emit", "llvm", "lock", "optimise", "relieve"]
+__all__ = ["at_end", "compiling", "emit", "llvm", "lock", "optimise", "relieve"]
 
 
 class _Gate:
@@ -68,6 +68,7 @@ class _Gate:
 _gate = _Gate()
 _loading = threading.RLock()
 _loaded: list[Any] = []  # the binding, once it is there
+_endings: list[Callable[[], Any]] = []
 _kept_out: list[Any] = []  # the locks to be released when a fork is over
 
 
@@ -99,8 +100,18 @@ def _load() -> Any:
             binding.initialize_native_target()
             binding.initialize_native_asmprinter()
             atexit.register(_keep_out)
+            for ending in _endings:  # later registered, sooner called
+                atexit.register(ending)
             _loaded.append(binding)
         return _loaded[0]
+
+
+def at_end(function: Callable[[], Any]) -> None:
+    """Call a function when the interpreter ends, if LLVM is there, and before threads are kept out of it."""
+    with _loading:
+        _endings.append(function)
+        if _loaded:
+            atexit.register(function)
 
 
 def compiling() -> AbstractContextManager[None]:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from wengert.codegen.binding import relieve
+from wengert.codegen.binding import at_end, relieve
 from wengert.core.native import beside
 from wengert.runtime.recording import active, current, paused
 from wengert.settings import settings
@@ -115,5 +115,6 @@ def _forget() -> None:
 
 
 atexit.register(_stop)
+at_end(_stop)  # while it may still be in LLVM
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
