@@ -12,7 +12,6 @@ from benchmarks.workload import Arrays, Case, Limits, Round, Runner, RunnerError
 
 __all__ = ["Row", "compare", "worst_error"]
 
-SUBJECT = "wengert"
 QUIET = 0.25  # with more cores than this busy elsewhere, a round counts only if there are none better
 
 
@@ -21,7 +20,7 @@ class Row:
     """What was found of one framework in one case.
 
     Attributes:
-        framework: its name in the workload.
+        framework: its name in the workload. is_subject: whether this is wengert, not one of its peers.
         failure: why it has no time: not installed, failed, or results that disagree.
         first: seconds to build the work and do it once, without the import.
         error: the largest relative error of its results.
@@ -30,16 +29,12 @@ class Row:
     """
 
     framework: str
+    is_subject: bool
     failure: str = ""
     first: float | None = None
     error: float | None = None
     rounds: list[Round] = field(default_factory=list)
     ratio: float | None = None
-
-    @property
-    def is_subject(self) -> bool:
-        """Whether this is wengert, not one of its peers."""
-        return self.framework.startswith(SUBJECT)
 
     @property
     def samples(self) -> list[float]:
@@ -68,7 +63,7 @@ def compare(
         patience: seconds to wait, before each turn, for other processes to leave the machine alone.
         report: is told what is being done.
     """
-    rows, runners = {name: Row(name) for name in workload.builders}, dict[str, Runner]()
+    rows, runners = {name: Row(name, workload.is_subject(name)) for name in workload.builders}, dict[str, Runner]()
     try:
         for name, row in rows.items():
             report(f"{case.name}: {name}")

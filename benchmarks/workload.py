@@ -98,6 +98,7 @@ class Workload:
         tolerance: the largest error allowed in a result, relative to the norm of the reference's.
         reference: gives the right results in float64; without it the first peer that runs is the reference.
         from_outside: builders give a :class:`Runner`, here and now, instead of a :class:`Job` in a new process.
+        peers: variants of wengert that the others are measured against.
 
     Example:
         >>> cases = [Case("small", must=1, aim=1)]
@@ -122,17 +123,23 @@ class Workload:
         tolerance: float = 1e-4,
         reference: Callable[[Case, Arrays], Arrays] | None = None,
         from_outside: bool = False,
+        peers: Sequence[str] = (),
     ) -> None:
         self.promise, self.name, self.title = promise, name, title
         self.cases = {case.name: case for case in cases}
         self.steps, self.tolerance, self.reference, self.from_outside = steps, tolerance, reference, from_outside
         self.builders: dict[str, Builder] = {}
+        self._peers = frozenset(peers)
         self._data = data
+
+    def is_subject(self, name: str) -> bool:
+        """Whether a framework is what is measured, not what it is measured against."""
+        return name.startswith("wengert") and name not in self._peers
 
     def framework(self, *names: str) -> Callable[[Builder], Builder]:
         """Register a builder under one or more names: ``build(case, data, name)`` gives a :class:`Job`.
 
-        A name that begins with ``wengert`` is measured against the best of the others.
+        A name that begins with ``wengert``, unless it is one of the ``peers``, is measured against the best of the others.
         """
 
         def register(builder: Builder) -> Builder:

@@ -109,7 +109,7 @@ def test_errors_are_relative_to_the_norm(got, expected) -> None:
 
 
 def test_busy_cores_may_be_unknown() -> None:
-    row = Row("a", rounds=[Round([1.0], None), Round([3.0], None)])
+    row = Row("a", True, rounds=[Round([1.0], None), Round([3.0], None)])
     assert (row.median, row.others) == (2.0, None)
 
 

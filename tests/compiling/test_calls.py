@@ -168,6 +168,21 @@ def test_targets_out_of_range_are_refused_before_anything_is_written(size: int) 
     assert run(x, bad).item() == pytest.approx(expected(x, bad).item(), rel=1e-5)
 
 
+def test_running_statistics_are_not_half_written() -> None:
+    norm = wg.nn.BatchNorm1d(4)
+
+    def step(x: Any, y: Any) -> Any:
+        return F.cross_entropy(norm(x), y)
+
+    run, x = compiled(step), wg.randn(8, 4)
+    run(x, wg.arange(8) % 4)
+    before = {name: value.tolist() for name, value in norm.state_dict().items()}
+    assert before["num_batches_tracked"] == 1
+    with pytest.raises(IndexError, match="target 4 is out of range"):
+        run(x, wg.arange(8))
+    assert {name: value.tolist() for name, value in norm.state_dict().items()} == before
+
+
 # ---- addresses
 
 

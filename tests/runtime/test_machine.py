@@ -10,6 +10,7 @@ from wengert.codegen.cache import store
 from wengert.codegen.target import host
 from wengert.runtime import machine
 from wengert.runtime.machine import Machine, measure, measured
+from wengert.runtime.threads import get_num_threads
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +69,37 @@ def test_a_measurement_is_kept_and_read(found, monkeypatch) -> None:
     store().write(machine._file(), json.dumps(asdict(found)).encode())
     assert measured() == found
     assert measured() is measured()
+
+
+def test_what_is_known_without_measuring(found, monkeypatch) -> None:
+    """What was kept for so many threads, or else a usual machine; either is the same every time."""
+    monkeypatch.setattr(machine, "measure", lambda **_: pytest.fail("there is no time to measure"))
+    threads = get_num_threads()
+    machine._known.cache_clear()
+    assert machine.known() == machine.nominal(threads)
+    store().write(machine._file(threads), json.dumps(asdict(found)).encode())
+    assert machine.known() == machine.nominal(threads)
+    machine._known.cache_clear()
+    assert machine.known() == found
+    machine._known.cache_clear()
+
+
+def test_a_usual_machine() -> None:
+    one, four = machine.nominal(1), machine.nominal(4)
+    assert (one.threads, four.threads) == (1, 4)
+    assert one.float32_all == one.float32 == 2 * one.float64
+    assert four.float32_all == 4 * four.float32
+    assert all(value > 0 for value in asdict(four).values())
+    assert one.copy_l1 > one.copy_l2 > one.copy_l3 > one.copy_memory
+
+
+def test_all_threads_do_at_least_what_one_does(monkeypatch) -> None:
+    """Where others keep the second thread from running, what was measured means nothing."""
+    monkeypatch.setattr(machine, "_best_rate", lambda work, threads, share: 1e9 if threads == 1 else 1e6)
+    monkeypatch.setattr(machine, "_overhead", lambda *_: 1e-6)
+    monkeypatch.setattr(machine, "get_num_threads", lambda: 2)
+    found = measure(0.01)
+    assert found.float32_all == found.float64_all == found.read_all == found.copy_all == 1e9
 
 
 def test_it_is_measured_when_nothing_is_kept(found, monkeypatch) -> None:

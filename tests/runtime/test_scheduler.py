@@ -289,6 +289,32 @@ def test_the_simulation_is_near_what_is_measured() -> None:
     assert "the simulation is" in report(found, measured)
 
 
+# ---- when others work too
+
+
+@pytest.mark.parametrize("crowded", [1.0, 0.75, 0.5])
+def test_resources_that_all_work_slow_each_other_down(crowded: float) -> None:
+    """a runs beside b and c until these end, then alone; in the meantime each does ``crowded`` seconds of work in a second."""
+    tasks = [Task("a", 5, crowded=crowded), Task("b", 2, crowded=crowded), Task("c", 2, ["b"], crowded=crowded)]
+    found = schedule(tasks, processors(2))
+    assert found.end == pytest.approx([4 / crowded + 1, 2 / crowded, 4 / crowded])
+    assert schedule(tasks[:1], processors(2)).makespan == 5  # alone
+    shared = schedule([Task("a", 4, threads=2, crowded=crowded)], processors(2))
+    assert shared.makespan == pytest.approx(2 / crowded)
+
+
+def test_some_of_many_resources_are_half_a_crowd() -> None:
+    """Two of three work: half of the others, so half of what is lost when all work is lost."""
+    found = schedule([Task("a", 3, crowded=0.5), Task("b", 3, crowded=0.5)], processors(3))
+    assert found.makespan == pytest.approx(3 / 0.75)
+
+
+@pytest.mark.parametrize("crowded", [0.0, -1.0, 1.5])
+def test_a_speed_in_a_crowd_that_there_is_not(crowded: float) -> None:
+    with pytest.raises(ValueError, match=r"task 'a' has speed .* when crowded"):
+        schedule([Task("a", 1, crowded=crowded)], processors(1))
+
+
 # ---- timelines
 
 

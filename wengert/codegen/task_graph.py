@@ -254,6 +254,13 @@ def task_graph(triple: str) -> str:
     """Return the module that runs graphs of tasks as LLVM IR for a target."""
     pool = {f"POOL_{name}": worker_loop.LAYOUT[name] for name in ("STATE", "SPIN", "SLICE")}
     numbers = {name: getattr(worker_loop, name) for name in ("ABANDONED", "MOST_CHUNKS", "YIELD")}
-    names = {"GRAPH_NAME": GRAPH, "PAUSED": PAUSED, "SLOTS": SLOTS, "TIMED": TIMED, "BUSY": BUSY, "EVERYBODY": 2**31 - 1}
+    names = {
+        "GRAPH_NAME": GRAPH,
+        "PAUSED": PAUSED,
+        "SLOTS": SLOTS,
+        "TIMED": TIMED,
+        "BUSY": BUSY,
+        "EVERYBODY": 2**31 - 1,
+    }
     text = Template(TASK_STEPS + _SEAT).substitute(STATE, **pool, **numbers, **names)
     return parking(triple) + text

@@ -6,6 +6,7 @@ from typing import Any
 
 from wengert.compiling.function import Compiled
 from wengert.runtime.budget import budget_of
+from wengert.runtime.policies import Policy, policy_of
 
 __all__ = ["CompiledModule", "compile"]
 
@@ -15,7 +16,7 @@ BACKENDS = {"native": "native", "inductor": "native", "reference": "reference", 
 def compile(  # noqa: A001 - PyTorch's name
     model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: str = "native",
     mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False, verify: str | None = None,
-    memory_budget: float | str | None = None,
+    memory_budget: float | str | None = None, policy: str | Policy = "priority", background: bool = False,
 ) -> Any:  # fmt: skip
     """Return a function (or module) that is captured when it is first called, and then run as one native program.
 
@@ -36,10 +37,14 @@ def compile(  # noqa: A001 - PyTorch's name
             :mod:`wengert.compiling.verify`. "always": at each run, for debugging.
         memory_budget: the most that a call may take, in bytes, as text such as "200M", or as a fraction of what it takes
             without; values are computed again instead of kept: see :mod:`wengert.runtime.budget`.
+        policy: how nodes share the threads: "topological": one after the other, each on all threads; "ready": beside one
+            another, in any order, where a simulation says that it is faster; "priority": likewise, those that most waits for
+            first. Values do not depend on it. See :mod:`wengert.runtime.overlap`.
+        background: make native code beside the first calls, which run the function as it is until the code is there.
 
     Raises:
-        TypeError: if ``model`` cannot be called. ValueError: for a backend or a manner of verifying that there is not,
-            a budget that is none; and at the first call, for a budget that cannot be met, with the least that can.
+        TypeError: if ``model`` cannot be called. ValueError: for a backend, a manner of verifying or a policy that there
+            is not, a budget that is none; and at the first call, for a budget that cannot be met, with the least that can.
 
     Example:
         >>> import wengert as wg
@@ -53,20 +58,23 @@ def compile(  # noqa: A001 - PyTorch's name
         raise ValueError(f"compile(): there is no backend {backend!r}; there are native, reference and eager")
     if verify not in (None, "first_call", "always"):
         raise ValueError(f'compile(): verify is "first_call", "always" or None, got {verify!r}')
-    budget = budget_of(memory_budget)
+    budget, _ = budget_of(memory_budget), policy_of(policy)
     if budget is not None and BACKENDS.get(backend) == "reference":
         raise ValueError(f"compile(): a memory_budget needs the native backend, {backend} plans no memory")
     if model is None:
         return functools.partial(
             compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options,
-            disable=disable, verify=verify, memory_budget=memory_budget,
+            disable=disable, verify=verify, memory_budget=memory_budget, policy=policy, background=background,
         )  # fmt: skip
     if not callable(model):
         raise TypeError(f"compile() takes a function or a module, got {type(model).__name__}")
     if disable or backend == "eager":
         return model
     kind = CompiledModule if hasattr(model, "forward") and hasattr(model, "named_parameters") else Compiled
-    return kind(model, fullgraph=fullgraph, backend=BACKENDS[backend], verify=verify, budget=budget)
+    return kind(
+        model, fullgraph=fullgraph, backend=BACKENDS[backend], verify=verify, budget=budget, policy=policy,
+        background=background,
+    )  # fmt: skip
 
 
 class CompiledModule:

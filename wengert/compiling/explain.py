@@ -11,7 +11,7 @@ from wengert import tree
 from wengert.compiling import api
 from wengert.compiling.decisions import generators_of, rewound
 from wengert.compiling.function import Compiled, reason
-from wengert.compiling.program import Program, capture
+from wengert.compiling.program import Program
 from wengert.compiling.report import predicted
 from wengert.core.interpret import Payload
 from wengert.core.place import describe
@@ -22,6 +22,7 @@ from wengert.graph.capture import NotYet
 from wengert.graph.ir import Graph
 from wengert.passes.amounts import amount, duration
 from wengert.passes.report import lines, operators, report
+from wengert.runtime.concurrent import Concurrent
 from wengert.runtime.graph_picture import dot, svg
 from wengert.runtime.parts import parts, timed
 from wengert.runtime.plan import Plan
@@ -71,8 +72,7 @@ def explain(target: Any, /, *args: Any, **kwargs: Any) -> "Explanation":
     programs, fallback = function.known(leaves, structure), function.fallback
     if not programs and not fallback:
         try:
-            programs = [capture(function.function, leaves, structure)]
-            programs[0].prepare(function.backend)
+            programs = [function.program(leaves, structure)]
         except NotYet as error:
             fallback = f"this time only: {error}"
         except TransformError as error:
@@ -142,12 +142,13 @@ class ProgramExplanation:
     """One program of a compiled function.
 
     Attributes:
-        graph: as it was captured. optimised: what the passes made of it. outward: the graph of the gradients that go on outside,
-            or None. guards: what must hold for it to be right, in words. decisions: the lines that asked for values, and the
-            answers.
-        steps: what Python computes at each call, and why. kernels: how many nodes are machine code.
-        memory: bytes, by what they are for. seconds: by phase. times: the seconds of each node of ``optimised``, and
-            timeline: when what ran; empty, and None, until they are measured.
+        graph: as it was captured. optimised: what the passes made of it. outward: the graph of gradients that go on outside, or
+            None. guards: what must hold for it to be right, in words. decisions: the lines that asked for values, and the
+            answers. steps: what Python computes at each call, and why. stepped: the optimisers and schedulers whose numbers and
+            steps are Python's at each call. kernels: how many nodes are machine code.
+        overlap: which of them run beside one another, and what that is expected to take. memory: bytes, by what they are for.
+        seconds: by phase. times: the seconds of each node of ``optimised``, and timeline: when what ran; empty, and None,
+            until they are measured.
     """
 
     def __init__(self, program: Program, leaves: Sequence[Any]) -> None:
@@ -162,6 +163,8 @@ class ProgramExplanation:
         found = [] if program.plan is None else list(parts(program.plan))
         self.kernels = len({part.node for part in found if part.kernels})
         self.steps = [f"{operators(p.node)} ({lines([p.node])}): {p.why}" for p in found if p.why]
+        self.stepped = [_owner(do) for do in (*(host.do for host in program.hosts), *program.effects)]
+        self.overlap = [] if program.plan is None else list(_overlap(program.plan))
         self.memory = {} if program.plan is None else _memory(program.plan)
 
     def report(self) -> str:
@@ -190,7 +193,8 @@ class ProgramExplanation:
                 if held is not None:
                     np.copyto(held, array)
             with rewound(generators_of(program.graph)):
-                taken, timeline = timed(plan, [a if b is None else b for a, b in zip(given, bound, strict=True)])
+                arrays = [a if b is None else b for a, b in zip(given, bound, strict=True)]
+                taken, timeline = timed(plan, arrays, getattr(program.function, "__qualname__", "a program"))
             self.times |= {node: min(s, self.times.get(node, s)) for node, s in taken.items()}
             if self.timeline is None or timeline.makespan < self.timeline.makespan:
                 self.timeline = timeline
@@ -201,10 +205,14 @@ class ProgramExplanation:
         yield from _listed("decisions", self.decisions)
         yield from self.report().splitlines()
         yield from _listed("Python computes", self.steps)
+        yield from _listed("Python steps at each call", self.stepped)
+        yield from _listed("overlap", self.overlap)
         if self.outward is not None:
             yield f"gradients go on outside: a second program of {_count(len(self.outward), 'operator')}"
         if self.memory:
             yield f"memory: {amount(sum(self.memory.values()), 'B')} ({_named(self.memory, lambda b: amount(b, 'B'))})"
+        if self._program.bounded is not None:
+            yield from str(self._program.bounded).splitlines()
         yield f"time: {_named(self.seconds, duration)}"
 
 
@@ -240,6 +248,20 @@ def _given(program: Program, leaves: Sequence[Any]) -> list[Any]:
 def _memory(plan: Plan) -> dict[str, int]:
     values, scratch = int(plan.values.arena.size), sum(block.size for block in plan.scratch.blocks)
     return {"values": values, "scratch": scratch, "arguments and results": plan.nbytes - values - scratch}
+
+
+def _owner(do: Any) -> str:
+    """Return the class of the optimiser or scheduler that something Python does at each call is for."""
+    owner = do.args[0] if isinstance(do, functools.partial) else getattr(do, "owner", do)
+    return type(owner).__name__
+
+
+def _overlap(plan: Plan) -> Iterator[str]:
+    """Yield what runs beside one another."""
+    for step in plan.steps:
+        if isinstance(step, Concurrent):
+            together, apart = duration(step.schedule.makespan), duration(step.in_order)
+            yield f"{_count(len(step.units), 'node')} beside one another: {together} expected, {apart} one by one"
 
 
 def _answer(answer: Any) -> str:

@@ -13,12 +13,13 @@ from wengert.compiling.sources import form_of
 from wengert.compiling.surroundings import PLAIN, told
 from wengert.compiling.verify import verified
 from wengert.core.interpret import Payload
-from wengert.core.place import Place, describe, stacklevel
+from wengert.core.place import Place, describe, raised_at, stacklevel
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor
 from wengert.errors import CaptureError, TransformError
 from wengert.graph.capture import NotYet
 from wengert.runtime.budget import Budget
+from wengert.runtime.policies import Policy
 from wengert.settings import settings
 
 __all__ = ["Compiled", "reason"]
@@ -34,11 +35,11 @@ class Compiled:
 
     def __init__(
         self, function: Callable[..., Any], *, fullgraph: bool, backend: str, verify: str | None = None,
-        budget: Budget | None = None,
+        budget: Budget | None = None, policy: str | Policy = "priority", background: bool = False,
     ) -> None:  # fmt: skip
         functools.update_wrapper(self, function)
         self.function, self.fullgraph, self.backend, self.verify = function, fullgraph, backend, verify
-        self.budget = budget
+        self.budget, self.policy, self.background = budget, policy, background
         self.programs: dict[Any, list[Program]] = {}
         self.retraces: list[str] = []
         self.fallback = ""
@@ -50,7 +51,10 @@ class Compiled:
     @property
     def options(self) -> dict[str, Any]:
         """What it was made with."""
-        return {"fullgraph": self.fullgraph, "backend": self.backend, "verify": self.verify, "budget": self.budget}
+        return {
+            "fullgraph": self.fullgraph, "backend": self.backend, "verify": self.verify, "budget": self.budget,
+            "policy": self.policy, "background": self.background,
+        }  # fmt: skip
 
     def __reduce__(self) -> Any:
         return _compiled, (self.function, self.options)
@@ -94,6 +98,20 @@ class Compiled:
             why = broken
         return self._captured(key, leaves, structure, why)
 
+    def program(self, leaves: Sequence[Any], structure: Any) -> Program:
+        """Capture the function, and return what runs it; nothing outside changes.
+
+        Raises:
+            TransformError: if it cannot be captured. ValueError: for a memory budget that cannot be met.
+        """
+        program = capture(self.function, leaves, structure)
+        program.budget, program.policy = self.budget, self.policy
+        if self.background:
+            program.prepare_behind(self.backend)
+        else:
+            program.prepare(self.backend)
+        return program
+
     def known(self, leaves: Sequence[Any], structure: Any) -> list[Program]:
         """Return the programs that a call with these arguments may run, the latest first: one for each way."""
         programs = self.programs.get(_key(leaves, structure), [])
@@ -122,6 +140,9 @@ class Compiled:
             tried.append(program)
 
     def _execute(self, program: Program, leaves: Sequence[Any]) -> Any:
+        if not program.ready:
+            args, kwargs = tree.unflatten(leaves, program.arguments)
+            return self.function(*args, **kwargs)
         if self.verify == "always" or (self.verify and not program.verified):
             return verified(program, leaves, self.name)
         return program(leaves)
@@ -148,7 +169,7 @@ class Compiled:
             )
         args, kwargs = tree.unflatten(leaves, structure)
         try:
-            program = capture(self.function, leaves, structure)
+            program = self.program(leaves, structure)
         except NotYet as error:
             self._postponed += 1
             if self._postponed > POSTPONED:
@@ -159,8 +180,6 @@ class Compiled:
                 raise
             return self._give_up(leaves, structure, reason(error))
         self._postponed = 0
-        program.budget = self.budget
-        program.prepare(self.backend)
         if why:
             self.retraces.append(why)
         known = self.programs[key] = self.programs.pop(key, [])  # the latest is the last to go
@@ -197,8 +216,10 @@ def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Compiled
 
 def reason(error: Exception) -> str:
     """Return why a function could not be captured, with the line."""
-    place = getattr(error, "place", None)
-    return f"{error} (asked for at {describe(place)})" if place is not None else str(error)
+    if (place := getattr(error, "place", None)) is not None:
+        return f"{error} (asked for at {describe(place)})"
+    place = raised_at(error)
+    return str(error) if place is None else f"{error} (at {describe(place)})"
 
 
 def _key(leaves: Sequence[Any], structure: Any) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from wengert.array.device import devices, index_of, placed, unplaced
 from wengert.core.node import Leaf, OpNode
 from wengert.core.place import here
 from wengert.core.state import thread
@@ -103,7 +104,10 @@ class CompiledFunction(Function):
         with outward.lock:
             if outward.run is None:
                 outward.run = call.program.runner(outward.graph)
-            found = outward.run([t._payload for t in (*cotangents, *kept)])
+            given = [t._payload for t in (*cotangents, *kept)]
+            found = outward.run([unplaced(a) for a in given] if devices.several else given)
+        if devices.several:
+            found = [placed(a, index_of(e._payload.dtype)) for a, e in zip(found, call.entries, strict=True)]
         return (None, *map(from_array, found))
 
 

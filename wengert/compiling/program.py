@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from wengert import tree
+from wengert.array.device import devices, placed, unplaced
 from wengert.compiling.decisions import Decision, Different, decide, generators_of, same
 from wengert.compiling.outward import Outward, outward
 from wengert.compiling.phases import Phases
@@ -21,12 +22,16 @@ from wengert.core.state import thread
 from wengert.core.tensor import Tensor, alias, from_array, node_of, replay, version_of
 from wengert.errors import TransformError
 from wengert.graph.capture import Capture, NotCapturable, NotYet
+from wengert.graph.devices import placements
 from wengert.graph.evaluate import evaluate
-from wengert.graph.ir import Graph
+from wengert.graph.ir import Graph, Value
 from wengert.graph.storage import Traced
 from wengert.passes.pipeline import optimise
+from wengert.runtime.ahead import Ahead
 from wengert.runtime.budget import Bounded, Budget, bounded
+from wengert.runtime.overlap import planned
 from wengert.runtime.plan import Plan
+from wengert.runtime.policies import Policy
 from wengert.settings import settings
 
 __all__ = ["Program", "capture"]
@@ -60,7 +65,8 @@ class Program:
             run. results: of the function's tensors, and ``structure`` of what it returns.
         writes, gradients: sources, and which of the graph's results becomes their memory, or their ``.grad``.
         run: computes the values from the arrays of the inputs. seconds: what the phases of making it took.
-        budget: of memory, and bounded: what came of it.
+        budget: of memory, and bounded: what came of it. policy: how the nodes of the plan are scheduled.
+        devices: of inputs and constants, where there are several, by their numbers; where: those of the graph's results.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -85,6 +91,10 @@ class Program:
         self.verified = False
         self.budget: Budget | None = None
         self.bounded: Bounded | None = None
+        self.policy: str | Policy = "priority"
+        self.devices: dict[Value, int] = {}
+        self.where: list[int | None] = []
+        self._ahead: Ahead[bool | Exception] | None = None
         self._moved = -1
         self._held: list[Any] = []
         self._coming: list[tuple[int, Source]] = []
@@ -108,13 +118,19 @@ class Program:
     def compute(self, leaves: Sequence[Any]) -> list[Any]:
         """Run the graph on the leaves of a call's arguments."""
         arrays = self.gather(leaves)  # which may make another plan
-        return self.run(arrays)
+        found = self.run(arrays)
+        return [placed(a, i) for a, i in zip(found, self.where, strict=True)] if self.where else found
+
+    def _held_arrays(self) -> list[Any]:
+        """Return the arrays of the tensors that the function holds, at their places among the inputs."""
+        found = [source.held._payload if isinstance(source, Held) else None for source in self.sources]
+        return [unplaced(array) for array in found] if devices.several else found
 
     def gather(self, leaves: Sequence[Any]) -> list[Any]:
         """Return the arrays of the inputs for a call, and do what Python does before the graph runs."""
         if self._moved != self.guards.moved:
             self._moved = self.guards.moved
-            self._held = [source.held._payload if isinstance(source, Held) else None for source in self.sources]
+            self._held = self._held_arrays()
             if self.plan is not None and not self.plan.fits(self._held):
                 self._build()
         arrays = self._held.copy()
@@ -124,7 +140,35 @@ class Program:
             found = host.do()
             if host.values:
                 arrays[first : first + len(found)] = found
-        return arrays
+        return [unplaced(array) for array in arrays] if devices.several else arrays
+
+    @property
+    def ready(self) -> bool:
+        """Whether what runs the graph has been made.
+
+        Raises:
+            Exception: whatever went wrong with it in the background.
+        """
+        if self._ahead is not None:
+            came_to = self._ahead.get()
+            if came_to is None:
+                return False
+            self._ahead = None
+            if isinstance(came_to, Exception):
+                raise came_to
+        return True
+
+    def prepare_behind(self, backend: str) -> None:
+        """Make what runs the graph in the background; :attr:`ready` says when."""
+
+        def make() -> bool | Exception:
+            try:
+                self.prepare(backend)
+            except Exception as error:
+                return error
+            return True
+
+        self._ahead = Ahead(make)
 
     def prepare(self, backend: str) -> None:
         """Make what runs the graph."""
@@ -134,7 +178,7 @@ class Program:
         if backend == "reference":
             self.run = self._evaluated
         else:
-            self._held = [source.held._payload if isinstance(source, Held) else None for source in self.sources]
+            self._held = self._held_arrays()
             self._build()
 
     def _evaluated(self, arrays: Sequence[Any]) -> list[Any]:
@@ -162,7 +206,8 @@ class Program:
 
     def planned(self, bound: Sequence[Any]) -> Plan:
         """Return a plan, for arrays that inputs are at every call, or None where they differ."""
-        return Plan(self.optimised or self.graph, bound, in_place=not self.decisions)
+        policy = self.policy if self.budget is None else "topological"  # whose memory is least
+        return planned(self.optimised or self.graph, bound, in_place=not self.decisions, policy=policy, devices=self.devices)
 
     def scramble(self) -> None:
         """Overwrite what the last call left in the memory of the plan, which no call may look at: for tests."""
@@ -294,6 +339,9 @@ def _program(level: Capture, leaves: Sequence[Any], returned: Any) -> Program:
     guards.grads = [(finder.source(t), before is not None) for t, before, read in level.grads.values() if read]
     guards.questions = [(ask, answer, "an option of an optimiser") for ask, answer in level.guards]
     guards.modules = level.modules.questions
+    if devices.several:
+        program.devices, found_at = level.devices, placements(graph, level.devices)
+        program.where = [found_at.get(value) for value in graph.results]
     _check_overlaps(level, finder)
     return program
 

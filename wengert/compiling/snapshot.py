@@ -1,12 +1,14 @@
 """What a run of a program may change, as it was before, to be put back."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from wengert.compiling.decisions import generators_of
+from wengert.compiling.decisions import generators_of, rewound
 from wengert.core.tensor import Tensor, version_of
 
 __all__ = ["Snapshot", "equal"]
@@ -18,9 +20,6 @@ class Snapshot:
 
     Args:
         program: it. leaves: the leaves of a call's arguments.
-
-    Attributes:
-        tensors: they, each once.
     """
 
     def __init__(self, program: Any, leaves: Sequence[Any]) -> None:
@@ -40,6 +39,14 @@ class Snapshot:
     def state(self, tensor: Any) -> "_State":
         """Return what one of the tensors was."""
         return self._before[id(tensor)]
+
+    @contextmanager
+    def drawing_again(self) -> Iterator[None]:
+        """Let the generators begin, in a block, where they were."""
+        with rewound([generator for generator, _ in self._generators]):
+            for generator, before in self._generators:
+                generator.set_state(before)
+            yield
 
     def restore(self) -> None:
         """Put everything back."""
@@ -80,7 +87,7 @@ class _State:
         self._tensor, self._payload, self.content = tensor, tensor._payload, np.array(tensor._payload)
         self._node, self._view, self.grad = tensor._node, tensor._view, tensor._grad
         self._cell = None if tensor.is_inference() else version_of(tensor)
-        self._version = None if self._cell is None else (self._cell.count, self._cell.writes)
+        self._version: tuple[Any, ...] = () if self._cell is None else (self._cell.count, self._cell.writes)
 
     def restore(self) -> None:
         """Put it back."""
@@ -103,6 +110,8 @@ def _held_by(item: Any) -> list[Any]:
         return list(item)
     if isinstance(item, MethodType):
         return [item.__self__]
+    if isinstance(item, functools.partial):
+        return [item.func, *item.args, *item.keywords.values()]
     if isinstance(item, FunctionType):
         return [cell.cell_contents for cell in item.__closure__ or () if cell != CellType()]
     kind = type(item)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.device import devices, index_of
 from wengert.core.structure import structure
 
 __all__ = ["Argument", "Gradient", "Guards", "Held", "Source"]
@@ -62,11 +63,12 @@ Source = Argument | Held | Gradient
 
 
 def form_of(tensor: Any) -> tuple[Any, ...]:
-    """Return what a graph is made for, of a tensor: how its memory lies, and whether it wants a gradient."""
+    """Return what a graph is made for, of a tensor: how and where its memory lies, and whether it wants a gradient."""
     array = tensor._payload
     if type(array) is not np.ndarray:
         return (type(array),)
-    return array.shape, array.strides, array.dtype, _grows(tensor), tensor._view is not None
+    where = index_of(array.dtype) if devices.several else None
+    return array.shape, array.strides, array.dtype, where, _grows(tensor), tensor._view is not None
 
 
 def _grows(tensor: Any) -> Any:

@@ -6,7 +6,7 @@ import os
 import sys
 from types import CodeType, FrameType
 
-__all__ = ["Place", "describe", "here", "is_internal", "line_of", "stacklevel"]
+__all__ = ["Place", "describe", "here", "is_internal", "line_of", "raised_at", "stacklevel"]
 
 Place = tuple[CodeType, int]
 
@@ -35,6 +35,17 @@ def here(depth: int = 1) -> Place:
             return code, frame.f_lasti
         frame = frame.f_back
     return start.f_code, start.f_lasti
+
+
+def raised_at(error: BaseException) -> Place | None:
+    """Return the last place outside the package on the way from where an error was caught to where it was raised."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not is_internal(code.co_filename):
+            found = code, trace.tb_lasti
+        trace = trace.tb_next
+    return found
 
 
 def stacklevel() -> int:

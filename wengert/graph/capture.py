@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from wengert.array.device import devices, index_of
+from wengert.array.device import devices, index_of, unplaced
 from wengert.array.dtype import dtype_of
+from wengert.core.devices import common_device
 from wengert.core.interpret import Level, Payload
 from wengert.core.operator import Op, Spec
 from wengert.core.place import Place, here
@@ -23,7 +24,7 @@ from wengert.errors import CaptureError, TransformError
 from wengert.graph.ir import Graph, Value
 from wengert.graph.modules import Modules
 from wengert.graph.operations import Draw, Formula
-from wengert.graph.storage import Storage, Traced, array_of, memory_order, spec_of, stand_in
+from wengert.graph.storage import Storage, Traced, array_of, has_history, located, memory_order, spec_of, stand_in
 
 __all__ = ["Capture", "Host", "NeedsValues", "NotCapturable", "NotYet", "capturing", "outside"]
 
@@ -85,6 +86,7 @@ class Capture(Level):
         hosts: what Python does at each call before the graph runs, in order: numbers for inputs, and effects.
         guards: questions to Python objects, and the answers that the graph is made for. modules: those that are used.
         arguments: the tensors that come with each call, by identity; views among them are memory of their own.
+        devices: of inputs and constants, where there are several: their numbers.
         decisions: values that the function asked for, what they were, and the line.
         entries: the nodes of tensors from outside, through which gradients leave, and the tensors.
     """
@@ -102,6 +104,7 @@ class Capture(Level):
         self.grads: dict[int, tuple[Any, Any, bool]] = {}
         self.hosts: list[Host] = []
         self.guards: list[tuple[Callable[[], Any], Any]] = []
+        self.devices: dict[Value, int] = {}
         self.modules = Modules()
         self.arguments = {id(t): t for t in arguments}
         self.entries: dict[Any, Any] = {}
@@ -119,11 +122,9 @@ class Capture(Level):
     def run(self, op: Op, values: list[Any]) -> tuple[Any, ...]:
         inputs = op.signature.inputs
         arguments = tuple(self._argument(v) if i in inputs else v for i, v in enumerate(values))
-        if op.view:
-            found = self._view(op, values, arguments)
-            if found is not None:
-                return found
-        return self.call(op, arguments, self._specs(op, values), here(1))
+        where = common_device(op, values) if devices.several else None
+        found = self._view(op, values, arguments) if op.view else None
+        return located(found or self.call(op, arguments, self._specs(op, values), here(1)), where)
 
     def call(self, op: Any, arguments: tuple[Any, ...], specs: Any, place: Place) -> tuple[Any, ...]:
         """Enter a node, and return its results as tensors with memory of their own."""
@@ -233,20 +234,21 @@ class Capture(Level):
     def _storage_of(self, tensor: Any) -> Storage:
         """Return the storage of a plain tensor that is no view: one for all tensors on the same memory."""
         array = tensor._payload
-        if devices.several and index_of(array.dtype):
-            raise NotCapturable(f"a tensor lies on {tensor.device}; programs run on cpu:0")
         key = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
         found = self._storages.get(key)
         if found is not None:
             return found
         spec = Spec(array.shape, dtype_of(array.dtype))
         if id(array) in self.inside:
-            storage = Storage(self.graph.constant(spec, array))
+            value = self.graph.constant(spec, unplaced(array))
+            storage = Storage(value)
         else:
             value = self.graph.input(spec, array.strides)
             source = next((t for t in self.arguments.values() if t._payload is array), tensor)  # of x.detach(): x
             self.sources[value] = source
             storage = Storage(value, source)
+        if devices.several and (index := index_of(array.dtype)) is not None:
+            self.devices[value] = index
         self._storages[key] = storage
         self._held.append((tensor, array))
         return storage
@@ -277,7 +279,7 @@ class Capture(Level):
 
     def write(self, name: str, tensor: Any, result: Any) -> None:
         held = tensor._payload
-        if held.storage.source is not None and thread.state.grad and (_recorded(result) or _recorded(tensor)):
+        if held.storage.source is not None and thread.state.grad and (has_history(result) or has_history(tensor)):
             raise NotCapturable(
                 f"{name}() writes what requires grad into a tensor from outside, which would get a history; write under "
                 "no_grad(), or return the result"
@@ -489,11 +491,6 @@ class Capture(Level):
         for tensor, array, node, _ in self._before:
             if tensor._node is not node or (tensor._payload is not array and not self.is_adopted(tensor)):
                 raise NotCapturable("it gives a tensor from outside another shape, memory or history")
-
-
-def _recorded(tensor: Any) -> bool:
-    """Whether a tensor has a history, or its base, which a write to the tensor would change."""
-    return node_of(tensor) is not None or (tensor._view is not None and tensor._view.base._node is not None)
 
 
 def capturing() -> Capture | None:

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.device import placed
 from wengert.array.dtype import dtype_of
 from wengert.core.interpret import Payload
 from wengert.core.operator import Op, Spec
-from wengert.core.tensor import Tensor, from_array
+from wengert.core.tensor import Tensor, from_array, node_of
 from wengert.graph.ir import Value
 
-__all__ = ["Storage", "Traced", "array_of", "memory_order", "spec_of", "stand_in"]
+__all__ = ["Storage", "Traced", "array_of", "has_history", "located", "memory_order", "spec_of", "stand_in"]
 
 
 class _Room:
@@ -112,6 +113,16 @@ class Traced(Payload):
         return f"Traced({self.value!r})"
 
 
+def located(tensors: tuple[Any, ...], index: int | None) -> tuple[Any, ...]:
+    """Note that tensors of a program are on the logical device of a number; None: on none in particular."""
+    if index is not None:
+        for tensor in tensors:
+            held = tensor._payload
+            held.array = placed(held.array, index)
+            held.dtype = held.array.dtype
+    return tensors
+
+
 def spec_of(value: Any) -> Any:
     """Return an argument with the spec of each tensor in its place."""
     if isinstance(value, Tensor):
@@ -120,6 +131,11 @@ def spec_of(value: Any) -> Any:
     if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
         return tuple(spec_of(v) for v in value)
     return value
+
+
+def has_history(tensor: Any) -> bool:
+    """Whether a tensor has a history, or its base, which a write to the tensor would change."""
+    return node_of(tensor) is not None or (tensor._view is not None and tensor._view.base._node is not None)
 
 
 def array_of(value: Any) -> Any:

@@ -16,10 +16,11 @@ from wengert.kernels import sampling as kernels
 
 __all__ = [
     "alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout", "feature_dropout",
+    "scaled_mask",
 ]  # fmt: skip
 
 
-def _mask(key: int, offset: int, shape: Any, dtype: Any, p: float) -> Any:
+def scaled_mask(key: int, offset: int, shape: Any, dtype: Any, p: float) -> Any:
     """Draw a mask of ``shape``: 1/(1 − p) with probability 1 − p, else 0."""
     kept, used = kernels.bernoulli(key, offset, shape, dtype, 1.0 - p)
     return kept if p == 1.0 else kept * dtype.type(1.0 / (1.0 - p)), used
@@ -44,7 +45,7 @@ def _dropped(name: str, input: Any, p: Any, training: bool, inplace: bool, shape
     rate = _checked_rate(name, p)
     if not training or rate == 0.0:
         return input
-    mask = draw(name, None, _mask, shape, real_of(input.dtype).numpy, rate)
+    mask = draw(name, None, scaled_mask, shape, real_of(input.dtype).numpy, rate)
     return ops.mul_(input, mask) if inplace else ops.mul(input, mask)
 
 

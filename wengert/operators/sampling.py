@@ -330,7 +330,8 @@ def _drawn_into(
     attach(name, method)
 
 
-def _uniform_between(key: int, offset: int, shape: Any, dtype: Any, low: Any, high: Any) -> Any:
+def uniform_between(key: int, offset: int, shape: Any, dtype: Any, low: Any, high: Any) -> Any:
+    """Draw as :func:`wengert.kernels.sampling.uniform` does, for ``uniform_``."""
     if not low <= high:
         raise ValueError(f"uniform_() takes from <= to, got {low} and {high}")
     return kernels.uniform(key, offset, shape, dtype, low, high)
@@ -343,7 +344,7 @@ def _uniform_(self: Any, *args: Any, generator: Any = None, **given: Any) -> Any
     if given or len(args) > 2:
         raise TypeError(f"uniform_() takes from, to and generator, got {', '.join(given) or args}")
     check_writable("uniform_", self)
-    return _write("uniform_", self, draw("uniform_", generator, _uniform_between, *_like_this(self), low, high))
+    return _write("uniform_", self, draw("uniform_", generator, uniform_between, *_like_this(self), low, high))
 
 
 def _random_(self: Any, *args: Any, generator: Any = None, **given: Any) -> Any:

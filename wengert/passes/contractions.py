@@ -8,6 +8,7 @@ from wengert.core.operator import Op
 from wengert.core.registry import operators
 from wengert.graph.ir import Graph, Node, Value
 from wengert.passes.rewriting import Rewriter, rewritten
+from wengert.passes.simplify import in_rows, same_layout
 from wengert.passes.traffic import bytes_of
 
 __all__ = ["CONTRACTIONS", "in_place", "into_weights"]
@@ -20,7 +21,35 @@ CONTRACTIONS: Final = frozenset({"matmul", "linear", "rows_product", "addmm", "b
 
 def in_place(graph: Graph) -> Graph:
     """Let matrix products read the operands of copies, and of expansions of leading dimensions: they take any strides."""
-    return rewritten(graph, _read_in_place)
+    return rewritten(_turned(graph), _read_in_place)
+
+
+def _turned(graph: Graph) -> Graph:
+    """Compute what only a transposition reads of a product over rows the other way round: (AᵀB)ᵀ = BᵀA.
+
+    So the gradients of a matrix that is used again and again add up where they lie, in the layout of the matrix.
+    """
+    uses, kept = graph.uses(), set(graph.results)
+    single = {v for v, nodes in uses.items() if len(nodes) == 1 and v not in kept}
+    dense: set[Value] = set()
+
+    def rule(node: Node, rewriter: Rewriter) -> Sequence[Value] | None:
+        name, given = node.op.name, node.arguments
+        found = None
+        if name == "transpose" and given[0] in single and set(given[1:]) == {0, 1}:
+            product = _made_by(given[0], "rows_product")
+            if product is not None and len(given[0].shape) == 2:
+                found = rewriter.call(product.op, *reversed(product.arguments), like=node)
+        elif name == "add" and dense.intersection(node.inputs) and all(in_rows(v) for v in node.inputs):
+            found = rewriter.call(node.op, *given, like=node)
+        elif name == "clone" and given[0] in dense and same_layout(given[0], node.results[0]):
+            return (given[0],)
+        if found is None:
+            return None
+        dense.add(found)
+        return (found,)
+
+    return rewritten(graph, rule)
 
 
 def _read_in_place(node: Node, rewriter: Rewriter) -> Sequence[Value] | None:

@@ -7,7 +7,7 @@ with where the edge comes from. Between nodes of one stage and one class every p
 
 import heapq
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any
 
 from wengert.core.apply import common_dtype
@@ -233,16 +233,24 @@ def components(nodes: Sequence[Node], joined: Iterable[tuple[Node, Node]]) -> li
     return list(found.values())
 
 
-def stages(graph: Graph, classes: dict[Node, Hashable]) -> dict[Node, int]:
-    """Return for each node the earliest stage it can be in; ``classes`` are those of nodes that may be fused."""
+def stages(graph: Graph, classes: dict[Node, Hashable], passing: Collection[Node] = ()) -> dict[Node, int]:
+    """Return for each node the earliest stage it can be in.
+
+    Args:
+        classes: those of nodes that may be fused. passing: nodes that are computed wherever they are read; those that need
+            no other node lead nowhere.
+    """
     stage: dict[Node, int] = {}
+    free: set[Node] = set()
     for node in graph.nodes:
+        if node in passing and all(v.node is None or v.node in free for v in node.inputs):
+            free.add(node)
         own = classes.get(node)
         found = 0
         for value in values_in(node.arguments):
             source = value.node
             if source is not None:
-                rises = own is not None and classes.get(source) != own
+                rises = own is not None and classes.get(source) != own and source not in free
                 found = max(found, stage[source] + rises)
         stage[node] = found
     return stage

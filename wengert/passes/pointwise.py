@@ -17,8 +17,8 @@ from wengert.passes.traffic import bytes_of
 
 __all__ = ["LARGEST", "REDUCTIONS", "fuse_pointwise"]
 
-LARGEST: Final = 64  # nodes of one kernel
-ARRAYS: Final = 24  # that one kernel reads and writes: about as many as there are registers to point at them
+LARGEST: Final = 192  # nodes of one kernel
+ARRAYS: Final = 12  # that one kernel reads: more drive each other's lines out of the first cache, and confuse prefetching
 REDUCTIONS: Final = frozenset({"all", "amax", "amin", "any", "mean", "sum", "sum_to_size"})
 
 
@@ -40,8 +40,8 @@ class _Fusion:
         self.uses = graph.uses()
         self.index = {node: k for k, node in enumerate(graph.nodes)}
         self.classes: dict[Node, Hashable] = {n: n.results[0].shape for n in graph.nodes if fusible(n)}
-        self.stage = stages(graph, self.classes)
         self.passing = self._passing()
+        self.stage = stages(graph, self.classes, self.passing)
         for node in reversed(graph.nodes):
             if node in self.classes:
                 self._sink(node)
@@ -127,11 +127,14 @@ class _Fusion:
         """Return members in runs that are small enough for one kernel."""
         parts: list[list[Node]] = [[]]
         arrays: set[Value] = set()
+        made: set[Value] = set()
         for node in members:
-            arrays.update(v for v in node.inputs if v.node is None or v.node not in self.classes)
-            if len(parts[-1]) >= LARGEST or len(arrays) > ARRAYS:
+            read = {v for v in node.inputs if bytes_of(v) > v.dtype.itemsize}
+            if len(parts[-1]) >= LARGEST or len(arrays | (read - made)) > ARRAYS:
                 parts.append([])
-                arrays = set(node.inputs)
+                arrays, made = set(), set()
+            arrays |= read - made
+            made.update(node.results)
             parts[-1].append(node)
         return parts
 

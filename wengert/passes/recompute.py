@@ -8,8 +8,8 @@ stands in for the time until it is next used; of a graph that is known: L. A. Be
 a virtual-storage computer", IBM Systems Journal 5, 1966. A chain of equal layers then keeps every k-th result, as in
 T. Chen et al., "Training deep nets with sublinear memory cost", 2016, arXiv 1604.06174.
 
-Candidates wait in a heap under what they cost at some time before. Costs per byte and second mostly rise from then on, so one
-that is still the first when looked at again is taken: n nodes take O(n log n) but for the chains that are walked.
+Candidates wait in a heap under what they cost at some time before, which mostly rises from then on. A few of the cheapest are
+looked at again before one is taken. What is computed again for one value is O(√n) nodes, and so n nodes take O(n √n).
 """
 
 import copy
@@ -26,8 +26,11 @@ from wengert.passes.report import aligned, operators
 
 __all__ = ["Again", "Model", "Recomputed", "recompute"]
 
-LONGEST: Final = 2000  # nodes that may be computed again for one value
+LONGEST: Final = 4  # times the root of the number of nodes, and 64, may be computed again for one value
+POWERS: Final = (1.0, 0.5, 0.0)  # of the time until a value is needed, in what it costs to keep it
+LARGE: Final = 2000  # nodes of a graph for which only the first is tried
 MOST: Final = 16  # times the nodes of the graph that may be run in all
+LOOKED_AT: Final = 32  # candidates, before one is given up
 SMALLEST: Final = 4096  # parts of the budget that are worth giving up
 
 
@@ -35,13 +38,15 @@ class Model(NamedTuple):
     """How a graph is run.
 
     Attributes:
-        seconds: what a node takes. nbytes: the memory of a value, as it is set aside.
+        seconds: what a node takes; scratch: the bytes that it needs while it runs. nbytes: the memory of a value, as it is
+            set aside.
         shares: whether the results of a node lie in the memory of its first argument.
         replaces: whether results of a node may take the place of arguments that end there and are as large.
         elsewhere: values that have memory which is not counted.
     """
 
     seconds: Callable[[Node], float]
+    scratch: Callable[[Node], int]
     nbytes: Callable[[Value], int]
     shares: Callable[[Node], bool]
     replaces: Callable[[Node], bool]
@@ -76,7 +81,8 @@ class Recomputed(NamedTuple):
         for node, times, seconds, nbytes in self.again:
             kind = node.op.kind if isinstance(node.op, Fused) else node.op.name
             rows.append((kind, operators(node), str(times), amount(nbytes, "B"), duration(seconds)))
-        sums = f"computed again: {sum(a.times for a in self.again)} kernels, {100 * self.seconds / self.whole:.1f} % of the time"
+        number, share = sum(a.times for a in self.again), 100 * self.seconds / self.whole
+        sums = f"computed again: {number} kernels, {share:.1f} % of the time"
         return "\n".join([*aligned(rows), sums])
 
 
@@ -90,7 +96,8 @@ def recompute(graph: Graph, budget: int, model: Model) -> Recomputed | None:
         graph: is not changed. budget: bytes, of the values that the graph's nodes make. model: how it is run.
     """
     known = _Known(graph, model)
-    found = [run for power in (1.0, 0.5, 0.0) if (run := _attempt(known, budget, power)) is not None]
+    powers = POWERS if len(graph) <= LARGE else POWERS[:1]
+    found = [run for power in powers if (run := _attempt(known, budget, power)) is not None]
     return min(found, key=lambda one: one.seconds, default=None)
 
 
@@ -111,7 +118,7 @@ class _Known:
     """A graph, with what does not change.
 
     Attributes:
-        place: of each node. seconds: of each node; clock: when each begins, if none is computed again.
+        place: of each node. longest: how many nodes may be computed again for one value. seconds: of each node; clock: when each begins, if none is computed again.
         memory: for each value that nodes make the number of the memory that it lies in; None: one that is always there.
         size, maker, members, uses: of each memory: its bytes, the node that fills it, the values that lie in it, and
             where it is read, in order; outputs are read at the end.
@@ -120,6 +127,7 @@ class _Known:
     def __init__(self, graph: Graph, model: Model) -> None:
         self.graph, self.model = graph, model
         self.place = {node: k for k, node in enumerate(graph.nodes)}
+        self.longest = 64 + int(LONGEST * len(graph.nodes) ** 0.5)
         self.seconds = [model.seconds(node) for node in graph.nodes]
         self.clock = [0.0, *itertools.accumulate(self.seconds)]
         self.memory: dict[Value, int | None] = {}
@@ -257,9 +265,10 @@ class _Run:
         taken = self._taken(node, new, again) if known.model.replaces(node) else 0
         self._hold(node.inputs, 1)
         size = sum(known.size[at] for at in new)
-        self._make_room(size + double - taken)
+        needed = size + double - taken + known.model.scratch(node)
+        self._make_room(needed)
         self._hold(node.inputs, -1)
-        self.peak = max(self.peak, self.total + size + double - taken)
+        self.peak = max(self.peak, self.total + needed)
         self.total += size
         for at in new:
             self._there[at] = True
@@ -321,13 +330,13 @@ class _Run:
     # ---- what is given up
 
     def _offer(self, at: int) -> None:
-        """Let a memory be a candidate, under its cost now."""
-        if self.known.size[at] * SMALLEST < self.budget:
+        """Let a memory be a candidate, under the least that it can cost."""
+        following = self._next(at, self.now)
+        if following is None or self.known.size[at] * SMALLEST < self.budget:
             return
-        found = self._score(at)
-        if found is not None:
-            self._entry[at] = next(self._entries)
-            heapq.heappush(self._heap, (found, self._entry[at], at))
+        self._entry[at] = next(self._entries)
+        least = self._price(at, self.known.seconds[self.known.maker[at]], following)
+        heapq.heappush(self._heap, (least, self._entry[at], at))
 
     def _make_room(self, size: int) -> None:
         """Give up what is cheapest until so many bytes fit.
@@ -335,37 +344,51 @@ class _Run:
         Raises:
             _FullError: if nothing is left to be given up.
         """
-        aside = []
+        aside: list[int] = []
         while self.total + size > self.budget:
-            if not self._heap:
+            found = self._cheapest(aside)
+            if found is None:
                 raise _FullError
+            self._give_up(found)
+        for at in aside:
+            self._offer(at)
+
+    def _cheapest(self, aside: list[int]) -> int | None:
+        """Take the best out of some candidates that were the cheapest when last looked at; None if there is none.
+
+        Args:
+            aside: takes those that are held now.
+        """
+        looked: list[tuple[float, int, int]] = []
+        while self._heap and len(looked) < LOOKED_AT:
+            if looked and self._heap[0][0] >= min(looked)[0]:
+                break
             _, entry, at = heapq.heappop(self._heap)
             if entry != self._entry[at] or not self._there[at]:
                 continue
             if self._pins[at]:
                 aside.append(at)
-                continue
-            found = self._score(at)
-            if found is None:
-                continue
-            if self._heap and found > self._heap[0][0]:
-                heapq.heappush(self._heap, (found, entry, at))
-                continue
-            self._give_up(at)
-        for at in aside:
-            self._offer(at)
+            elif (score := self._score(at)) is not None:
+                looked.append((score, entry, at))
+        if not looked:
+            return None
+        best = min(looked)
+        for one in looked:
+            if one is not best:
+                heapq.heappush(self._heap, one)
+        return best[2]
 
     def _score(self, at: int) -> float | None:
         """Return what a byte costs for each second that it is given up for; None if it cannot be."""
-        known, following = self.known, self._next(at, self.now)
+        following = self._next(at, self.now)
         if following is None:
             return 0.0
         lost = self._lost_with(at)
-        if lost is None:
-            return None
-        cost = sum(known.seconds[k] for k in lost)
-        away = known.clock[following] - known.clock[self.now] + 1e-9
-        return float(cost / (known.size[at] * away**self.power))
+        return None if lost is None else self._price(at, sum(self.known.seconds[k] for k in lost), following)
+
+    def _price(self, at: int, cost: float, following: int) -> float:
+        away = self.known.clock[following] - self.known.clock[self.now] + 1e-9
+        return float(cost / (self.known.size[at] * away**self.power))
 
     def _give_up(self, at: int) -> None:
         """Forget a memory that will be needed; what it is computed from is kept until then."""
@@ -401,7 +424,7 @@ class _Run:
             place = known.place[node]
             if place in found:
                 continue
-            if not known.repeats(node) or len(found) == LONGEST:
+            if not known.repeats(node) or len(found) == known.longest:
                 return None
             found.add(place)
             todo += [v for v in node.inputs if self._is_lost(v)]

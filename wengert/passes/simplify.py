@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from wengert.array.dtype import BOOL, FLOAT, INTEGER, DType, bfloat16, float16, float32, float64
+from wengert.array.dtype import BOOL, FLOAT, INTEGER, DType, bfloat16, bool_, float16, float32, float64
 from wengert.core.operator import Op, Spec
 from wengert.core.registry import operators
 from wengert.graph.ir import Graph, Node, Value
 from wengert.passes.rewriting import Rewriter, rewritten
 
-__all__ = ["same_layout", "simplify"]
+__all__ = ["in_rows", "same_layout", "simplify"]
 
 
 def simplify(graph: Graph) -> Graph:
@@ -181,7 +181,7 @@ def _reshape(node: Node, rewriter: Rewriter) -> Value | None:
     """A reshape of a reshape is one of what lies in rows; what does not may be copied by the first."""
     value = node.arguments[0]
     inner = _call_of("reshape", value) or _call_of("unsqueeze", value) or _call_of("squeeze", value)
-    if inner is not None and _in_rows(inner.arguments[0]):
+    if inner is not None and in_rows(inner.arguments[0]):
         first = inner.arguments[0]
         if first.shape == node.results[0].shape:
             return _itself(node, first)
@@ -189,7 +189,8 @@ def _reshape(node: Node, rewriter: Rewriter) -> Value | None:
     return _itself(node, value)
 
 
-def _in_rows(value: Value) -> bool:
+def in_rows(value: Value) -> bool:
+    """Whether a value lies in memory in the order of its elements, without gaps."""
     step = value.dtype.itemsize
     for n, stride in zip(reversed(value.shape), reversed(value.strides), strict=True):
         if n != 1 and stride != step:
@@ -232,9 +233,21 @@ def _filler(value: Any, dtype: DType, rewriter: Rewriter) -> Value | None:
         return rewriter.graph.constant(Spec((), dtype), np.asarray(value, dtype.numpy))
 
 
+def _triangle(node: Node, rewriter: Rewriter) -> Value | None:
+    """A triangle of matrices is a choice by a mask."""
+    value, diagonal = node.arguments
+    rows, columns = value.shape[-2:]
+    mask = np.tri(rows, columns, diagonal if node.op.name == "tril" else diagonal - 1, dtype=bool)
+    if node.op.name == "triu":
+        mask = ~mask
+    zero = rewriter.graph.constant(Spec((), value.dtype), np.zeros((), value.dtype.numpy))
+    where = rewriter.graph.constant(Spec(mask.shape, bool_), mask)
+    return rewriter.call(operators()["choose"], where, value, zero, like=node, strides=node.results[0].strides)
+
+
 RULES: Final[dict[str, Callable[[Node, Rewriter], Value | None]]] = {
     "add": _plus_zero, "cast": _cast, "clone": _clone, "conj": _conjugate, "copied": _copied, "expand": _same, "fill": _fill,
     "masked_fill": _masked_fill, "mul": _times_one, "neg": _negated_twice, "permute": _permute, "pow": _by_one,
     "reshape": _reshape, "squeeze": _same, "sub": _minus_zero, "sum_to_size": _same, "transpose": _transpose,
-    "true_divide": _by_one,
+    "tril": _triangle, "triu": _triangle, "true_divide": _by_one,
 }  # fmt: skip

@@ -18,7 +18,7 @@ from wengert.codegen.target import host
 from wengert.runtime.calls import Kernels, dtype_name, kernels
 from wengert.runtime.launch import pointer
 from wengert.runtime.pool import empty
-from wengert.runtime.recording import at_each_call, writable
+from wengert.runtime.recording import assign
 from wengert.runtime.threads import get_num_threads
 from wengert.runtime.workers import launch
 
@@ -129,7 +129,7 @@ class Images:
     def laid_out(self, x: Array) -> Array:
         """Return the memory with a copy of images."""
         out = empty(self.nbytes, np.uint8)
-        at_each_call(lambda: writable(out)[-self.slack :].fill(0))
+        assign(out[-self.slack :], np.zeros((), np.uint8))
         before, after = self.numbers
         run(
             self.kernel,

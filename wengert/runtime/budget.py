@@ -15,7 +15,6 @@ from wengert.runtime import placing
 from wengert.runtime.arena import ALIGNMENT
 from wengert.runtime.machine import measured
 from wengert.runtime.plan import Plan
-from wengert.runtime.plan_memory import arena_of
 from wengert.runtime.roof import roof
 
 __all__ = ["Bounded", "Budget", "bounded", "budget_of"]
@@ -51,8 +50,8 @@ class Bounded(NamedTuple):
     """A graph whose plan fits into a budget.
 
     Attributes:
-        graph: it. recomputed: what is computed again; None: nothing has to be. budget: in bytes. before: what a call takes
-            at least without (scratch is not in it), after: what it takes.
+        graph: it. recomputed: what is computed again; None: nothing has to be. budget, before, after: bytes that a call may
+            take, takes without it, and takes.
     """
 
     graph: Graph
@@ -62,7 +61,8 @@ class Bounded(NamedTuple):
     after: int
 
     def __str__(self) -> str:
-        head = f"memory budget {amount(self.budget, 'B')}: {amount(self.before, 'B')} without, {amount(self.after, 'B')} with it"
+        budget, before, after = (amount(size, "B") for size in (self.budget, self.before, self.after))
+        head = f"memory budget {budget}: {before} without, {after} with it"
         return head if self.recomputed is None else f"{head}\n{self.recomputed}"
 
 
@@ -77,23 +77,17 @@ def bounded(graph: Graph, budget: Budget, bound: Sequence[Any], *, in_place: boo
         ValueError: if there is none; the message says the least that was found.
     """
     whole = _Whole(graph, bound, in_place)
-    size = int(budget * whole.peak(graph)) if isinstance(budget, float) else budget
-    before = whole.arena + whole.results
-    target = size - whole.results
-    if whole.arena <= target and (after := whole.peak(graph)) <= size:
-        return Bounded(graph, None, size, before, after)
-    for _ in range(TRIES):
-        found = recompute(graph, target, whole.model) if target > 0 else None
-        if found is None:
-            break
-        after = whole.peak(found.graph)
-        if after <= size:
-            return Bounded(found.graph, found, size, before, after)
-        target -= after - size
-    least = whole.peak(whole.least())
+    size = int(budget * whole.peak) if isinstance(budget, float) else budget
+    if whole.peak <= size:
+        return Bounded(graph, None, size, whole.peak, whole.peak)
+    if (found := whole.within(size)) is not None:
+        return found
+    least = whole.least()
+    if (after := whole.peak_of(least.graph)) <= size:
+        return Bounded(least.graph, least, size, whole.peak, after)
     raise ValueError(
-        f"a memory_budget of {amount(size, 'B')} cannot be met: without one, {amount(before, 'B')} are needed (of them "
-        f"{amount(whole.results, 'B')} for results, such as gradients); with all computed again that can be, {amount(least, 'B')}"
+        f"a memory_budget of {amount(size, 'B')} cannot be met: without one, {amount(whole.peak, 'B')} are needed (of them "
+        f"{amount(whole.rest, 'B')} for results, such as gradients); with all computed again that can be, {amount(after, 'B')}"
     )
 
 
@@ -101,31 +95,56 @@ class _Whole:
     """A graph without a budget.
 
     Attributes:
-        arena, results: bytes of its values, and of its results. model: how it is run.
+        peak: what its plan takes; rest: the part that does not depend on which values are kept, mostly results.
+        model: how it is run.
     """
 
     def __init__(self, graph: Graph, bound: Sequence[Any], in_place: bool) -> None:
-        self._graph, self._bound, self._in_place = graph, bound, in_place
+        self._graph, self._bound, self._in_place, machine = graph, bound, in_place, measured()
+        plan = self._sketch(graph)
+        self.peak = plan.peak
+        self.rest = plan.peak - plan.values.arena.size - sum(block.size for block in plan.scratch.blocks)
+        scratch = dict(zip(graph.nodes, plan.scratch.needed, strict=True))
+        self._top = plan.values.arena.size + max(scratch.values(), default=0)
         elsewhere = {*placing.handed_out(graph), *(placing.in_place(graph, bound) if in_place else ())}
-        arena, machine = arena_of(graph, elsewhere, placing.replaces), measured()
-        self.arena, self._top = arena.size, arena.lower_bound
-        self.results = sum(v.nbytes for v in graph.outputs)
-        self.model = Model(lambda node: roof(node, machine), _set_aside, _is_view, placing.replaces, elsewhere)
+        self.model = Model(
+            lambda node: roof(node, machine), scratch.__getitem__, _set_aside, _is_view, placing.replaces, elsewhere
+        )
 
-    def peak(self, graph: Graph) -> int:
+    def peak_of(self, graph: Graph) -> int:
         """Return what the plan of a graph takes."""
-        return Plan(graph, self._bound, in_place=self._in_place).peak
+        return self._sketch(graph).peak
 
-    def least(self) -> Graph:
+    def _sketch(self, graph: Graph) -> Plan:
+        return Plan(graph, self._bound, in_place=self._in_place, sketch=True)
+
+    def within(self, size: int) -> Bounded | None:
+        """Return what takes at most so many bytes; None if nothing is found."""
+        low, high, target = 0, self._top, size - self.rest
+        for _ in range(TRIES):
+            found = recompute(self._graph, target, self.model) if target > low else None
+            if found is None:
+                low = target
+                target = (low + high) // 2
+                continue
+            after = self.peak_of(found.graph)
+            if after <= size:
+                return Bounded(found.graph, found, size, self.peak, after)
+            high = target
+            target = max(target - (after - size), (low + high) // 2)
+        return None
+
+    def least(self) -> Recomputed:
         """Return the graph that takes the least memory of those that are found."""
-        found, low, high = self._graph, 0, self._top
+        low, high, found = 0, self._top, recompute(self._graph, self._top, self.model)
+        assert found is not None  # nothing has to be computed again
         for _ in range(STEPS):
             middle = (low + high) // 2
             now = recompute(self._graph, middle, self.model)
             if now is None:
                 low = middle
             else:
-                found, high = now.graph, now.peak
+                found, high = now, now.peak
         return found
 
 

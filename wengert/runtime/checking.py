@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from wengert.loops.scalar import Scalar, cast, const, make
+from wengert.loops.tracing import placeholder
+from wengert.runtime.pointwise import computed
 from wengert.runtime.recording import at_each_call, current
 from wengert.runtime.reduction import reduce
 
@@ -35,9 +37,12 @@ def in_range(index: Any, size: int, ignored: int | None, complain: Callable[[], 
             wrong = make("and", (wrong, make("ne", (x, const(ignored, x.dtype)))))
         return (cast(wrong, "i64"),)
 
-    found = NotImplemented
+    found: Any = NotImplemented
     if index.dtype == np.int64:
         found = reduce(index, None, "max", np.dtype(np.int64), outside, f"not below {size} nor {ignored}")
+    if index.dtype == np.int64 and index.size == 1:
+        element = placeholder(0, "i64")
+        found = [computed("outside", outside(element, element)[0], index.dtype, index.reshape(1))]
     if found is NotImplemented:
         at_each_call(complain)
     else:

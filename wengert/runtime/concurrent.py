@@ -4,7 +4,8 @@ What waits for what is seen in the memory that nodes touch, as it was laid out f
 after the other. Which of those that are ready go first is said by a schedule, made from what nodes are reckoned to cost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from wengert.graph.ir import Node
@@ -19,7 +20,7 @@ from wengert.runtime.scheduler import Schedule, schedule
 from wengert.runtime.segments import Native
 from wengert.runtime.tasks import Task, processors
 
-__all__ = ["Concurrent", "Expected", "Unit", "jobs"]
+__all__ = ["Concurrent", "Expected", "Unit", "jobs", "units_of"]
 
 
 class Expected(NamedTuple):
@@ -27,13 +28,14 @@ class Expected(NamedTuple):
 
     Attributes:
         lives: when their values live. seats: on which thread each node begins. policy: which of the ready ones goes first.
-        machine: what they run on.
+        machine: what they run on. queues: the number of the logical device of each node, where there are several.
     """
 
     lives: Lives
     seats: Sequence[int]
     policy: Policy
     machine: Machine
+    queues: Mapping[Node, int]
 
 
 class Unit(NamedTuple):
@@ -47,6 +49,20 @@ class Unit(NamedTuple):
     first: int
     end: int
     access: Access
+
+    def behind(self, number: int) -> "Unit":
+        """Return it among the tasks from a number on."""
+        return self._replace(first=self.first - number, end=self.end - number)
+
+
+def units_of(nodes: Sequence[Node]) -> list[Unit]:
+    """Return the units of tasks, of which each one's node is given; what memory they touch is not known."""
+    found, first = list[Unit](), 0
+    for _, some in groupby(nodes, id):
+        end = first + sum(1 for _ in some)
+        found.append(Unit(nodes[first], first, end, Access((), ())))
+        first = end
+    return found
 
 
 def jobs(units: Sequence[Unit], counts: Sequence[int], before: Sequence[Sequence[int]], machine: Machine) -> list[Task]:
@@ -68,6 +84,16 @@ def jobs(units: Sequence[Unit], counts: Sequence[int], before: Sequence[Sequence
     return found
 
 
+def in_queues(before: list[list[int]], units: Sequence[Unit], queues: Mapping[Node, int]) -> list[list[int]]:
+    """Let each unit wait for the one before it on its device."""
+    latest: dict[int, int] = {}
+    for k, unit in enumerate(units):
+        if (queue := queues.get(unit.node)) is not None:
+            before[k] += [latest[queue]] if latest.get(queue, k) not in {*before[k], k} else []
+            latest[queue] = k
+    return before
+
+
 class Concurrent(Native):
     """Launches that run in one native call, on each thread the most urgent of those that are ready.
 
@@ -76,20 +102,20 @@ class Concurrent(Native):
         units: the tasks by nodes, in an order in which they can run. expected: says what they run on, and what goes first.
 
     Attributes:
-        units: as given. jobs: what was scheduled. schedule: what is expected to run when.
+        units: as given. policy: as expected. jobs: what was scheduled. schedule: what is expected to run when.
         in_order: the seconds that are expected if each node runs on all threads, one after the other.
         before: for each task those that it waits for.
     """
 
-    __slots__ = ("before", "graph", "in_order", "jobs", "schedule", "units")
+    __slots__ = ("before", "graph", "in_order", "jobs", "policy", "schedule", "units")
 
     def __init__(
         self, tasks: Sequence[Launch], words: Any, starts: Sequence[int], nodes: Sequence[Node], units: Sequence[Unit],
         expected: Expected,
     ) -> None:  # fmt: skip
         super().__init__(tasks, words, starts, nodes)
-        self.units = units
-        firsts = dependencies([unit.access for unit in units])
+        self.units, self.policy = units, expected.policy
+        firsts = in_queues(dependencies([unit.access for unit in units]), units, expected.queues)
         self.jobs = jobs(units, chunks(self.table.rows).tolist(), firsts, expected.machine)
         resources = processors(expected.machine.threads)
         self.schedule: Schedule = schedule(self.jobs, resources, expected.policy)

@@ -4,6 +4,8 @@ The result does not depend on the number of threads, nor on how the operands lie
 products in the order of k. A call whose shapes, strides and dtypes were seen before does no planning.
 """
 
+import math
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,7 +16,7 @@ from wengert.runtime.calls import dtype_name
 from wengert.runtime.launch import pointer
 from wengert.runtime.pool import empty
 from wengert.runtime.product import Call, Plan
-from wengert.runtime.recording import active, ascontiguous
+from wengert.runtime.recording import active, ascontiguous, assign
 from wengert.runtime.threads import chosen
 
 __all__ = ["again", "matmul"]
@@ -109,7 +111,7 @@ def matmul(
         if plain:
             _keep(key, Call(a, b, out, addend, bias, alpha, beta), plan, done)
     if given is not None and out is not given:
-        given[...] = out
+        assign(given, out)
         return given
     return out
 
@@ -185,11 +187,11 @@ def _addend(call: Call, addend: Array | None) -> Array | None:
         whole = np.broadcast_to(addend, out.shape)
     except ValueError:
         raise ValueError(f"matmul: an addend of shape {addend.shape} does not broadcast to {out.shape}") from None
-    if whole.dtype != out.dtype:
-        whole = whole.astype(out.dtype)
-    same = pointer(whole) == pointer(out) and whole.strides == out.strides
-    if not same and np.may_share_memory(whole, out):
-        whole = whole.copy()
+    same = whole.dtype == out.dtype and pointer(whole) == pointer(out) and whole.strides == out.strides
+    if not same and (whole.dtype != out.dtype or np.may_share_memory(whole, out)):
+        copy = empty(whole.shape, out.dtype)
+        assign(copy, whole)
+        return copy
     return whole
 
 
@@ -206,10 +208,17 @@ def _bias(bias: Array | None, a: Array, shape: tuple[int, ...]) -> Array | None:
 
 
 def _folded(call: Call) -> Call:
-    """Return a batch of products with one B as one product, if the rows of all A are rows of one matrix."""
+    """Return a batch of products with one B as one product, if the rows of all A are rows of one matrix.
+
+    A batch of products of one A with vectors is the product of a matrix of these vectors with the transposed A.
+    """
     a, b, out = call.a, call.b, call.out
     if out.ndim == 2 or call.addend is not None or (call.bias is not None and call.bias.ndim == 2):
         return call
+    if b.shape[-1] == 1 and call.bias is None and b.shape[:-2] == out.shape[:-2] and a.size == math.prod(a.shape[-2:]):
+        with suppress(ValueError):  # they do not lie as a matrix
+            rows, results = (np.reshape(x, (-1, x.shape[-2]), copy=False) for x in (b, out))
+            return call._replace(a=rows, b=a.reshape(a.shape[-2:]).T, out=results)
     if any(size > 1 for size in b.shape[:-2]) or a.shape[:-2] != out.shape[:-2] or not (_even(a) and _even(out)):
         return call
     rows = out.size // out.shape[-1]

@@ -42,7 +42,8 @@ from wengert.runtime.convolution_tiles import block, fitting, gradient_tile, sum
 from wengert.runtime.eager import kernel
 from wengert.runtime.launch import pointer
 from wengert.runtime.pool import empty
-from wengert.runtime.recording import at_each_call, keep, writable
+from wengert.runtime.recording import assign, keep, pin
+from wengert.runtime.reduction import total
 from wengert.runtime.rows import contiguous
 from wengert.runtime.threads import get_num_threads
 
@@ -307,6 +308,7 @@ class Cotangents:
         """Return the memory with the panels."""
         out = empty(self.nbytes, np.uint8)
         addresses = self.steps + np.array([pointer(g), pointer(out)])
+        pin(g, out)
         run(
             self.kernel, "panels", self.count, grain(self.count, self.each), *self.packing, pointer(addresses), 0, 0
         )  # fmt: skip
@@ -372,8 +374,7 @@ class WeightGradient:
         )  # fmt: skip
         out = empty((self.groups, self.part, self.products), self.dtype)
         if self.totals is None:
-            parts = sums[:, :, : self.products]
-            at_each_call(lambda: np.copyto(writable(out), parts.sum(0).swapaxes(1, 2)))
+            assign(out, total(sums[:, :, : self.products]).swapaxes(1, 2))
         else:
             shares, share, group, row = len(sums), *sums.strides[:3]
             blocks = -(-self.part // self.lanes)

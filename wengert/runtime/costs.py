@@ -16,15 +16,19 @@ from wengert.runtime.machine import Machine
 
 __all__ = ["Cost", "cost"]
 
-# Parts of the peak of multiply-adds that kernels reach: products of matrices, convolutions, attention; and all that has
-# divisions, roots, comparisons and conversions among its operations.
-PRODUCTS: Final = {"matmul": 0.8, "linear": 0.8, "rows_product": 0.75, "addmm": 0.8, "baddbmm": 0.8, "conv": 0.7,
-                   "conv_input": 0.7, "conv_weight": 0.7, "fused_attention": 0.45, "fused_attention_backward": 0.45}  # fmt: skip
+# Parts of the peak of multiply-adds that kernels reach: products of matrices, convolutions, attention; operations on elements,
+# with divisions, roots, comparisons and conversions among them; and those in the kernel of a product, behind it.
+PRODUCTS: Final = {
+    "matmul": 0.8, "linear": 0.8, "rows_product": 0.75, "addmm": 0.8, "baddbmm": 0.8, "conv": 0.7, "conv_input": 0.7,
+    "conv_weight": 0.7, "fused_attention": 0.45, "fused_attention_backward": 0.45,
+}  # fmt: skip
 ELEMENTS: Final = 0.2
+BEHIND: Final = 0.05
 MOVED: Final = 0.5  # part of the bandwidth
-LAUNCH: Final = 0.3e-6  # seconds to begin and end a task
+LAUNCH: Final = 0.1e-6  # seconds to begin and end a task
+SHARED: Final = 0.8  # what a thread contributes to a task that another one has begun
 UPDATE: Final = 4, 10  # operations on an element in an optimiser's formula: at least, and for each moment
-LOGARITHM: Final = 30  # operations that an exponential or logarithm of an element takes, with what is around it
+LOGARITHM: Final = 60  # operations that an exponential or logarithm of an element takes, with what is around it
 LOSSES: Final = frozenset(
     {"softmax", "log_softmax", "class_loss", "class_loss_backward", "softmax_backward", "logsumexp"}
 )
@@ -58,11 +62,24 @@ def cost(node: Node, chunks: Sequence[int], machine: Machine) -> Cost:
     computing, moving = _operations(node) / flops, moved / (MOVED * bandwidth)
     share = computing / (computing + moving) if computing + moving else 0.0
     crowded = share * _left(flops, flops_all, threads) + (1 - share) * _left(bandwidth, bandwidth_all, threads)
-    most = max(chunks)
-    sharing = min(threads, most)
-    speed = most / math.ceil(most / sharing)
-    efficiency = (speed - 1) / (sharing - 1) if sharing > 1 else 1.0
+    speed = _speed(node, chunks, threads)
+    sharing = min(threads, max(chunks)) if speed > 1 else 1
+    efficiency = SHARED * (speed - 1) / (sharing - 1) if sharing > 1 else 1.0
     return Cost(max(computing, moving) + LAUNCH * len(chunks), sharing, efficiency, crowded)
+
+
+def _speed(node: Node, chunks: Sequence[int], threads: int) -> float:
+    """Return how much faster so many threads are at tasks of so many chunks, if chunks are equal.
+
+    Of a product the last task counts, to which the others bring the operands.
+    """
+    some = chunks[-1:] if _is_product(node) else chunks
+    return sum(some) / sum(math.ceil(number / threads) for number in some)
+
+
+def _is_product(node: Node) -> bool:
+    op = node.op
+    return op.name in PRODUCTS or (isinstance(op, Fused) and op.kind == "product")
 
 
 def _left(one: float, together: float, threads: int) -> float:
@@ -84,7 +101,8 @@ def _operations(node: Node) -> float:
     """Return the operations of a node, as many multiply-adds would be that take as long."""
     op: Any = node.op
     if isinstance(op, Fused):
-        return sum(_operations(inner) for inner in op.body.nodes)
+        share = ELEMENTS / BEHIND if op.kind == "product" else 1.0
+        return sum(_operations(inner) * (1.0 if _is_product(inner) else share) for inner in op.body.nodes)
     if isinstance(op, Formula):
         count = math.prod(node.results[0].shape)
         return count * (UPDATE[0] + UPDATE[1] * op.moments) / ELEMENTS

@@ -1,6 +1,6 @@
 """Pictures of graphs: boxes for kernels and lines for values, as SVG, and as text for Graphviz."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from wengert.graph.ir import Graph, Node, Value
 from wengert.passes.amounts import amount
@@ -15,7 +15,7 @@ LONGEST = 30  # characters in a box
 
 
 def svg(graph: Graph) -> str:
-    """Return a picture: what depends on nothing at the top, and each kernel below what it reads.
+    """Return a picture: what depends on no other at the top, and each kernel below what it reads.
 
     What a box says when the mouse rests on it: the operators in the kernel, its shapes, bytes and operations, and the lines
     of the program.
@@ -23,22 +23,22 @@ def svg(graph: Graph) -> str:
     Example:
         >>> import wengert as wg
         >>> from wengert.compiling.trace import trace
-        >>> svg(trace(lambda x: x.sin() + 1)(wg.ones(3)).graph).count("<rect")  # the sheet, an input, two operators
-        4
+        >>> svg(trace(lambda x: x.sin() + 1)(wg.ones(3)).graph).count("<rect")  # the sheet and two operators
+        3
     """
     layers = _layers(graph)
     widest = max((len(layer) for layer in layers), default=0)
     picture = Picture(GAP + widest * (WIDTH + GAP), GAP + len(layers) * STEP)
-    places: dict[Value, tuple[float, float]] = {}
+    places: dict[Node, tuple[float, float]] = {}
     for depth, layer in enumerate(layers):
         left = GAP + (widest - len(layer)) * (WIDTH + GAP) / 2
-        for k, item in enumerate(layer):
+        for k, node in enumerate(layer):
             x, y = left + k * (WIDTH + GAP), GAP + depth * STEP
-            for value in _values(item, before=True):
-                picture.line(*places.get(value, (x + WIDTH / 2, y)), x + WIDTH / 2, y)
-            name = _short(item)
-            picture.box(x, y, WIDTH, HEIGHT, colour(name), f"{name}\n{_details(item)}")
-            places.update(dict.fromkeys(_values(item, before=False), (x + WIDTH / 2, y + HEIGHT)))
+            places[node] = x + WIDTH / 2, y + HEIGHT
+            for maker in dict.fromkeys(value.node for value in node.inputs):
+                if maker is not None:
+                    picture.line(*places[maker], x + WIDTH / 2, y)
+            picture.box(x, y, WIDTH, HEIGHT, colour(_short(node)), f"{_short(node)}\n{_details(node)}")
     return str(picture)
 
 
@@ -74,29 +74,19 @@ def _statements(graph: Graph) -> Iterator[str]:
         yield f'  {makers[value]} -> "%{target.name}" [label="written", style=dashed, constraint=false];'
 
 
-def _layers(graph: Graph) -> list[list[Node | Value]]:
-    """Return inputs and nodes by the length of the longest way to them."""
-    used = graph.uses()
-    depth: dict[Value, int] = {value: 0 for value in (*graph.inputs, *graph.constants) if value in used}
-    layers: list[list[Node | Value]] = [list(depth)] if depth else []
+def _layers(graph: Graph) -> list[list[Node]]:
+    """Return the nodes by the length of the longest way to them."""
+    depth: dict[Node | None, int] = {None: -1}
+    layers: list[list[Node]] = []
     for node in graph.nodes:
-        here = max((depth[value] + 1 for value in node.inputs), default=0)
+        here = depth[node] = max((depth[value.node] + 1 for value in node.inputs), default=0)
         layers += [[] for _ in range(here + 1 - len(layers))]
         layers[here].append(node)
-        depth.update(dict.fromkeys(node.results, here))
     return layers
 
 
-def _values(item: Node | Value, *, before: bool) -> Sequence[Value]:
-    if isinstance(item, Value):
-        return () if before else (item,)
-    return list(dict.fromkeys(item.inputs)) if before else item.results
-
-
-def _short(item: Node | Value) -> str:
-    if isinstance(item, Value):
-        return f"{item.name}: {_form(item)}"
-    text = operators(item)
+def _short(node: Node) -> str:
+    text = operators(node)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
@@ -104,10 +94,8 @@ def _form(value: Value) -> str:
     return f"{value.dtype.name}{list(value.shape)}"
 
 
-def _details(item: Node | Value) -> str:
-    if isinstance(item, Value):
-        return _form(item)
-    said = [f"{operators(item)}: {', '.join(map(_form, item.inputs))} → {', '.join(map(_form, item.results))}"]
-    if kernels_of(item):
-        said.append(f"{amount(traffic_of([item]), 'B')}, {amount(flops_of(item))} flops")
-    return "\n".join([*said, lines([item])])
+def _details(node: Node) -> str:
+    said = [f"{operators(node)}: {', '.join(map(_form, node.inputs))} → {', '.join(map(_form, node.results))}"]
+    if kernels_of(node):
+        said.append(f"{amount(traffic_of([node]), 'B')}, {amount(flops_of(node))} flops")
+    return "\n".join([*said, lines([node])])

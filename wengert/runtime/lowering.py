@@ -1,5 +1,6 @@
 """From a node of a graph to the kernels that compute it: they are recorded, at the addresses where its values will lie."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,11 +11,13 @@ from wengert.core.operator import Op
 from wengert.core.tensor import Tensor, from_array
 from wengert.graph.evaluate import compute
 from wengert.graph.ir import Graph, Node, Value, replaced
-from wengert.graph.operations import Formula, Fused
+from wengert.graph.operations import Draw, Formula, Fused
 from wengert.loops.symbolic import converted, trace_elements, trace_update
-from wengert.loops.tracing import Untraceable
+from wengert.loops.tracing import Untraceable, name_of, placeholder
 from wengert.runtime import eager
 from wengert.runtime.contraction import matmul
+from wengert.runtime.drawing import draw
+from wengert.runtime.moves import MOVES
 from wengert.runtime.pointwise import Expression
 from wengert.runtime.recording import Recording, ascontiguous, reshaped
 from wengert.tape.modes import no_grad
@@ -25,9 +28,13 @@ __all__ = ["REPLAYED", "copied", "lower"]
 # be launched again.
 REPLAYED = frozenset({
     "matmul", "linear", "rows_product", "addmm", "baddbmm", "softmax", "log_softmax", "softmax_backward",
-    "log_softmax_backward", "class_loss", "class_loss_backward", "sum", "mean", "amax", "amin", "sum_to_size",
-    "conv", "conv_input", "conv_weight", "normalized", "normalized_backward", "fused_attention", "fused_attention_backward",
-    "count_targets", "logsumexp", "max_pool", "avg_pool", "avg_pool_transpose", "pool_gather", "pool_scatter",
+    "log_softmax_backward", "class_loss", "class_loss_backward", "sum", "mean", "amax", "amin", "sum_to_size", "conv",
+    "conv_input", "conv_weight", "normalized", "normalized_backward", "fused_attention", "fused_attention_backward",
+    "count_targets", "count_nonzero", "any", "all", "argmax", "argmin", "max_dim", "min_dim", "logsumexp", "max_pool",
+    "avg_pool", "avg_pool_transpose", "pool_gather", "pool_scatter", "take_rows", "add_rows", "gather", "index_read",
+    "index_transpose", "scatter_add", "scatter_reduce", "scatter_write", "index_write", "place_along", "take", "cumsum",
+    "cumprod", "logcumsumexp", "cummax", "cummin", "sort", "argsort", "topk", "kthvalue", "searchsorted",
+    "linalg_vector_norm", "variance", "deviation", "adaptive_avg_pool", "adaptive_avg_pool_transpose", "adaptive_max_pool",
 })  # fmt: skip
 
 Arrays = Callable[[Value], Any]
@@ -42,14 +49,15 @@ def lower(node: Node, arrays: Arrays, outs: Sequence[Any], recording: Recording)
     Returns:
         Usually ``outs``; for a view, arrays on the argument's memory.
     """
-    before, why = len(recording.tasks), "its kernel cannot be recorded for arguments like these"
+    before, why = recording.mark(), "its kernel cannot be recorded for arguments like these"
     recording.copy = lambda source, out: copied(source, out, recording)
     try:
         found = _native(node, arrays, outs, recording)
     except Untraceable as reason:
         found, why = None, f"no kernel for {reason}"
     if found is None:
-        del recording.tasks[before:]
+        recording.back(before)
+        recording.streams.clear()  # whatever it draws comes between other draws
         recording.tasks.append(Step(node, [arrays(v) for v in node.inputs], outs, why))
         return list(outs)
     return found
@@ -85,18 +93,22 @@ def _native(node: Node, arrays: Arrays, outs: Sequence[Any], recording: Recordin
         return _formula(op, node, arrays, outs, recording)
     if isinstance(op, Fused):
         return _fused(op, node, arrays, outs, recording)
+    if isinstance(op, Draw):
+        draw(op, [_held(a, arrays) for a in node.arguments], outs[0], recording)
+        return list(outs)
     if not isinstance(op, Op):
-        raise Untraceable("random numbers: they are drawn in Python")
+        raise Untraceable(f"a {type(op).__name__}")
     if op.view:
         return _view(op, node, arrays, outs, recording)
-    if op.name in IDENTITIES and node.inputs[0].shape == node.results[0].shape:
+    if op.name in COPIES and node.inputs[0].shape == node.results[0].shape:
         copied(arrays(node.inputs[0]), outs[0], recording)
         return list(outs)
     if op.batch == "broadcast" and op.single:
         return _pointwise(op.name, _one(node), node.inputs, arrays, outs, recording)
-    if op.name in REPLAYED:
-        return _replayed(op, node, arrays, outs, recording)
-    raise Untraceable(f"{op.name} that can be recorded")
+    if op.name not in REPLAYED and op.name not in MOVES:
+        raise Untraceable(f"{op.name} that can be recorded")
+    found = _replayed(op, node, arrays, outs, recording) if op.name in REPLAYED else None
+    return _moved(op, node, arrays, outs, recording) if found is None and op.name in MOVES else found
 
 
 def _one(node: Node) -> Graph:
@@ -163,15 +175,43 @@ def _run(body: Graph, tensors: list[Any]) -> list[Any]:
 
 
 IDENTITIES = frozenset({"expand", "clone", "contiguous", "copied"})  # of single elements
+COPIES = IDENTITIES | {"cast", "copy_to_device"}
 
 
 def copied(source: Any, out: Any, recording: Recording) -> None:
-    """Record a copy, which casts."""
+    """Record a copy, which casts and broadcasts.
 
-    def cast(tensors: list[Any]) -> list[Any]:
-        return [tensors[0]]
+    Raises:
+        Untraceable: if there is no kernel for arrays of these dtypes, or that lie like these.
+    """
+    if not out.size:
+        return
+    held, into = (_words(source), _words(out)) if source.dtype == out.dtype else (source, out)
+    held = np.broadcast_to(held, into.shape)
+    element = placeholder(0, name_of(held.dtype))
+    name_of(into.dtype)
+    _launch("copy", [(element, into.dtype)], [held], [into], recording)
 
-    _launch("copy", trace_elements(cast, [source.dtype]), [source], [out], recording)
+
+def _words(array: Any) -> Any:
+    """Return an array of any dtype as one of integers, with one more dimension if an element is two of them."""
+    size = array.dtype.itemsize
+    if size <= 8:
+        return array.view(f"u{size}")
+    return np.lib.stride_tricks.as_strided(array.real, (*array.shape, 2), (*array.strides, 8)).view(np.uint64)
+
+
+def _moved(op: Op, node: Node, arrays: Arrays, outs: Sequence[Any], recording: Recording) -> list[Any]:
+    """Record the copies that an operator is."""
+    (out,) = outs
+    if not out.size:
+        return [out]
+    given = [_held(a, arrays) for a in node.arguments]
+    at = op.signature.positional
+    for source, part in MOVES[op.name](out, *given[:at], **dict(zip(op.keywords, given[at:], strict=True))):
+        recording.kept += source, part
+        copied(source, part, recording)
+    return [out]
 
 
 # ---- views
@@ -199,35 +239,50 @@ def _replayed(op: Op, node: Node, arrays: Arrays, outs: Sequence[Any], recording
     arguments = [_held(a, arrays) for a in node.arguments]
     if not _castless(op, arguments):
         return None
-    before = len(recording.tasks)
-    for attempt in (arguments, None):
-        given = [_dense(a) for a in arguments] if attempt is None else attempt
-        free = list(outs)
-
-        def provide(shape: Any, dtype: Any, free: list[Any] = free) -> Any:
-            shape = (shape,) if isinstance(shape, int) else tuple(shape)
-            for k, out in enumerate(free):
-                if out is not None and out.dtype == dtype and out.size == np.prod(shape, dtype=np.int64):
-                    free[k] = None
-                    return out.reshape(shape)
-            return None
-
-        recording.provide = provide
-        try:
-            found = eager.run(op, given)
-        except ValueError as error:  # NumPy was to write into memory that will be there only later
-            if "read-only" not in str(error):
-                raise
-            found = None
-        finally:
-            recording.provide = lambda shape, dtype: None
-        if found is not None and found is not NotImplemented:
-            results = [found] if op.single else list(found)
-            recording.kept += [*given, *results]
-            if all(_lies_in(r, recording) for r in results):
-                return [_settled(r, out, recording) for r, out in zip(results, outs, strict=True)]
-        del recording.tasks[before:]
+    before = recording.mark()
+    for given in (arguments, None):
+        results = _attempt(op, [_dense(a) for a in arguments] if given is None else given, outs, recording)
+        if results is not None and _crossed(results, outs):
+            recording.back(before)
+            results = _attempt(op, [_dense(a) for a in arguments] if given is None else given, (), recording)
+        if results is not None:
+            return [_settled(r, out, recording) for r, out in zip(results, outs, strict=True)]
+        recording.back(before)
     return None
+
+
+def _attempt(op: Op, given: Sequence[Any], outs: Sequence[Any], recording: Recording) -> list[Any] | None:
+    """Record the native kernel of an operator; return its results, in ``outs`` where they fit, or None if it has none."""
+    free = list(outs)
+
+    def provide(shape: Any, dtype: Any) -> Any:
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        for k, out in enumerate(free):
+            if out is not None and out.dtype == dtype and out.size == np.prod(shape, dtype=np.int64):
+                free[k] = None
+                return out.reshape(shape)
+        return None
+
+    recording.provide = provide
+    try:
+        found = eager.run(op, given)
+    except ValueError as error:  # NumPy was to write into memory that will be there only later
+        if "read-only" not in str(error):
+            raise
+        return None
+    finally:
+        recording.provide = lambda shape, dtype: None
+    if found is NotImplemented:
+        return None
+    results = [found] if op.single else list(found)
+    recording.kept += [*given, *results]
+    return results if all(_lies_in(r, recording) for r in results) else None
+
+
+def _crossed(results: Sequence[Any], outs: Sequence[Any]) -> bool:
+    """Whether a result lies in memory that is another result's."""
+    pairs = itertools.product(enumerate(results), enumerate(outs))
+    return any(k != n and np.may_share_memory(r, out) for (k, r), (n, out) in pairs)
 
 
 def _castless(op: Op, arguments: Sequence[Any]) -> bool:
@@ -298,14 +353,14 @@ def _formula(op: Formula, node: Node, arrays: Arrays, outs: Sequence[Any], recor
 
 def _fused(op: Fused, node: Node, arrays: Arrays, outs: Sequence[Any], recording: Recording) -> list[Any] | None:
     given = {inner: arrays(outer) for inner, outer in zip(op.body.inputs, node.arguments, strict=True)}
-    before = len(recording.tasks)
+    before = recording.mark()
     try:
         if op.kind == "pointwise":
             return _pointwise("fused", op.body, op.body.inputs, given.__getitem__, outs, recording)
         if op.kind == "product":
             return _product(op.body, given, outs, recording)
     except Untraceable:
-        del recording.tasks[before:]
+        recording.back(before)
     return _one_by_one(op.body, given, outs, recording)
 
 
@@ -374,4 +429,7 @@ def _factors(node: Node, given: dict[Value, Any]) -> tuple[Any, Any, Any]:
         return a, found[1].T, found[2] if len(found) > 2 else None
     if node.op.name == "matmul" and found[0].ndim == found[1].ndim == 2:
         return found[0], found[1], None
+    if node.op.name == "rows_product" and found[0].ndim > 1:
+        a, b = (reshaped(x, -1, x.shape[-1]) for x in found)
+        return a.T, b, None
     raise Untraceable(node.op.name)

@@ -3,13 +3,13 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from wengert.graph.ir import Node
 from wengert.passes.report import operators
 from wengert.runtime.concurrent import Concurrent
-from wengert.runtime.lowering import Step
 from wengert.runtime.plan import Plan
 from wengert.runtime.recording import Task
 from wengert.runtime.segments import Native
@@ -23,10 +23,11 @@ class Part(NamedTuple):
     """What computes a node, or a stretch of it: tasks that follow one another in one step of a plan.
 
     Attributes:
-        node: it. step: of the plan. first, end: the tasks of it. kernels: how many of them are machine code.
+        node: it. number, step: of the plan. first, end: the tasks of it. kernels: how many of them are machine code.
     """
 
     node: Node
+    number: int
     step: Any
     first: int
     end: int
@@ -37,9 +38,8 @@ class Part(NamedTuple):
         """Why Python computes it; "" if native code does."""
         if isinstance(self.step, Native):
             return ""
-        if isinstance(self.step, Step):
-            return self.step.why
-        return f"its kernel calls {getattr(self.step, '__qualname__', type(self.step).__qualname__)}() each time"
+        called = getattr(self.step, "__qualname__", type(self.step).__qualname__)
+        return str(getattr(self.step, "why", f"its kernel calls {called}() each time"))
 
     def run(self) -> None:
         """Compute it."""
@@ -54,13 +54,13 @@ class Part(NamedTuple):
 def parts(plan: Plan) -> Iterator[Part]:
     """Yield what a plan runs, in order."""
     place = 0
-    for step in plan.steps:
+    for number, step in enumerate(plan.steps):
         count = len(step.table) if isinstance(step, Native) else 1
         first = 0
         for k in range(1, count + 1):
             if k == count or plan.nodes[place + k] is not plan.nodes[place + first]:
                 tasks = plan.tasks[place + first : place + k]
-                yield Part(plan.nodes[place + first], step, first, k, sum(isinstance(t, Task) for t in tasks))
+                yield Part(plan.nodes[place + first], number, step, first, k, sum(isinstance(t, Task) for t in tasks))
                 first = k
         place += count
 
@@ -79,7 +79,7 @@ def by_node(plan: Plan, arrays: Sequence[Any], visit: Callable[[Node, Callable[[
         for part in found:
             part.run()
 
-    with _steps(plan, [lambda n=n, some=some: visit(n, lambda: run(some)) for n, some in groups.items()]):
+    with _steps(plan, [partial(visit, node, partial(run, found)) for node, found in groups.items()]):
         return plan(arrays)
 
 
@@ -97,10 +97,12 @@ def timed(plan: Plan, arrays: Sequence[Any], title: str = "a plan") -> tuple[dic
             seconds[part.node] = seconds.get(part.node, 0.0) + ended - began
             intervals.append(Interval(operators(part.node), resource, start + began, start + ended))
 
-    steps = [list(some) for _, some in groupby(parts(plan), lambda part: id(part.step))]
-    with _steps(plan, [lambda own=own: run(own) for own in steps]):
+    steps = [list(some) for _, some in groupby(parts(plan), lambda part: part.number)]
+    with _steps(plan, [partial(run, own) for own in steps]):
         plan(arrays)
-    resources = sorted({interval.resource for interval in intervals})
+    overlap = any(isinstance(step, Concurrent) for step in plan.steps)
+    threads = [f"thread {k}" for k in range(get_num_threads())] if overlap else []
+    resources = list(dict.fromkeys([*threads, *sorted(interval.resource for interval in intervals)]))
     return seconds, Timeline(title, resources, intervals)
 
 
@@ -112,12 +114,11 @@ def _run_timed(own: list[Part]) -> Iterator[tuple[Part, str, float, float]]:
         step()
         yield own[0], "Python", 0.0, time.perf_counter() - start
         return
-    together = not isinstance(step, Concurrent)
-    times = (step.table if together else step.graph).timed()
+    times = step.graph.timed() if isinstance(step, Concurrent) else step.table.timed()
     first = int(times[:, 0].min())
     for part in own:
         began, ended = (times[part.first, 0] - first) * 1e-9, (times[part.end - 1, 1] - first) * 1e-9
-        where = f"{get_num_threads()} threads" if together else f"thread {times[part.first, 2]}"
+        where = f"thread {times[part.first, 2]}" if isinstance(step, Concurrent) else f"{get_num_threads()} threads"
         yield part, where, float(began), float(ended)
 
 

@@ -13,11 +13,16 @@ import numpy as np
 from wengert.core.native import native
 from wengert.graph.ir import Graph, Node, Value
 from wengert.runtime import placing
+from wengert.runtime.concurrent import Concurrent, Expected, Unit
+from wengert.runtime.dependencies import Access, ranges
+from wengert.runtime.gantt import expected
 from wengert.runtime.lowering import Step, lower
-from wengert.runtime.plan_memory import Scratch, Values
+from wengert.runtime.machine import known
+from wengert.runtime.plan_memory import Scratch, SeatedScratch, Values
 from wengert.runtime.pool import empty
 from wengert.runtime.recording import Check, Recording, Task, recording
 from wengert.runtime.segments import Moving, Native, bounds, moving, overlapping, words_of
+from wengert.runtime.timeline import Timeline
 
 __all__ = ["Plan"]
 
@@ -31,20 +36,30 @@ class Plan:
     Args:
         graph: the program. bound: for each input the array that it is at every call, or None where it differs.
         in_place: whether what is written may be computed in the memory of an input. large: bytes from which on arguments and
-            results lie where the caller has them.
+            results lie where the caller has them. sketch: whether the plan is made to be looked at only, and its memory is not
+            taken from the pool, which may not have as much. expected: how nodes are expected to run beside one another, in
+            the order in which they stand; None: one after the other.
 
     Attributes:
         steps: what is run, in order. arrays: where each value lies. values, scratch: the memory. words: the arguments of all
-            native tasks. tasks, nodes: what is run, one by one, and the node that each belongs to.
+            native tasks. tasks, nodes: what is run, one by one, and the node that each belongs to. units: these by nodes, if
+            nodes are expected to run beside one another.
     """
 
     def __init__(
-        self, graph: Graph, bound: Sequence[Any], *, in_place: bool = True, large: float = placing.LARGE
+        self,
+        graph: Graph,
+        bound: Sequence[Any],
+        *,
+        in_place: bool = True,
+        large: float = placing.LARGE,
+        sketch: bool = False,
+        expected: Expected | None = None,
     ) -> None:
         native.loaded()
-        self.graph = graph
+        self.graph, self.expected = graph, expected
         self.arrays: dict[Value, Any] = dict(graph.constants)
-        self.bound, self._large = list(bound), large
+        self.bound, self._large, self._make = list(bound), large, np.empty if sketch else empty
         for value, array in zip(graph.inputs, bound, strict=True):
             if array is not None:
                 self.arrays[value] = array
@@ -55,41 +70,71 @@ class Plan:
         self.steps: list[Any] = []
         self.tasks: list[Any] = []
         self.nodes: list[Any] = []
+        self.units: list[Unit] = []
         places = placing.in_place(graph, bound) if in_place else {}
         pinned = self._record(places)
+        if (late := self._behind_failures(places)).keys() != places.keys():
+            places, pinned = late, self._record(late)
         self._assemble()
         self._move(places, pinned)
 
     def _record(self, places: dict[Value, Any]) -> list[Any]:
         """Record the tasks of all nodes; return the arrays that Python looks at, which must stay where they are."""
         apart = placing.reserved([v for v in placing.handed_out(self.graph, self._large) if v not in places])
-        self.values = Values(self.graph, places.keys() | apart.keys(), placing.replaces)
-        self.scratch, whole, own = Scratch(self.values), Recording(), places | apart
+        lives, seats = (None, None) if self.expected is None else (self.expected.lives, self.expected.seats)
+        self.values = Values(self.graph, places.keys() | apart.keys(), placing.replaces, self._make, lives)
+        self.scratch = Scratch(self.values) if seats is None else SeatedScratch(self.values, seats)
+        whole, own = Recording(), places | apart
+        self.tasks, self.nodes, self.units = [], [], []
         pinned: list[Any] = []
         for number, node in enumerate(self.graph.nodes):
             self.scratch.begin(number)
             outs = [own[v] if v in own else self.values.array(v) for v in node.results]
             with recording() as recorded:
                 recorded.scratch, recorded.checked = self.scratch.take, whole.checked
+                recorded.streams = whole.streams
                 recorded.keep = self.scratch.keep
                 found = lower(node, self.arrays.__getitem__, outs, recorded)
+            if isinstance(self.scratch, SeatedScratch) and recorded.tasks:
+                reads, writes = map(self.arrays.__getitem__, node.inputs), [*outs, *found, *self.scratch.taken]
+                first, access = len(self.tasks), Access(ranges(reads), ranges(writes))
+                self.units.append(Unit(node, first, first + len(recorded.tasks), access))
             self.tasks += recorded.tasks
             self.nodes += [node] * len(recorded.tasks)
             whole.kept += recorded.kept
             self.arrays.update(zip(node.results, found, strict=True))
+            pinned += recorded.pinned
             pinned += [self.arrays[v] for v in _looked_at(node, recorded.tasks)]
         self._kept = whole.kept
         return pinned
 
+    def _behind_failures(self, places: dict[Value, Any]) -> dict[Value, Any]:
+        """Return the values in place that are computed behind all that may raise an error: all is written, or none."""
+        failing = {node for task, node in zip(self.tasks, self.nodes, strict=True) if not isinstance(task, Task)}
+        last = max((k for k, node in enumerate(self.graph.nodes) if node in failing), default=-1)
+        late = {v for node in self.graph.nodes[last + 1 :] for v in node.results}
+        return {value: array for value, array in places.items() if value in late}
+
     def _assemble(self) -> None:
         """Make steps of the tasks: those that follow one another without Python are one."""
         self.words, starts = words_of(self.tasks)
-        runs = groupby(range(len(self.tasks)), lambda k: isinstance(self.tasks[k], Task | Check))
-        for launches, numbers in runs:
+        serial = {node for task, node in zip(self.tasks, self.nodes, strict=True) if not isinstance(task, Task)}
+        apart = set() if self.expected is None else serial
+        runs = groupby(
+            range(len(self.tasks)), lambda k: (isinstance(self.tasks[k], Task | Check), self.nodes[k] in apart)
+        )
+        for (launches, _), numbers in runs:
             some = list(numbers)
-            tasks = [self.tasks[k] for k in some]
-            nodes = [self.nodes[k] for k in some]
-            self.steps += [Native(tasks, self.words, [starts[k] for k in some], nodes)] if launches else tasks
+            self.steps += [self._native(some, starts)] if launches else [self.tasks[k] for k in some]
+
+    def _native(self, numbers: Sequence[int], starts: Sequence[int]) -> Native:
+        """Return the step of native tasks that follow one another."""
+        first, end = numbers[0], numbers[-1] + 1
+        tasks, nodes = self.tasks[first:end], self.nodes[first:end]
+        units = [u.behind(first) for u in self.units if first <= u.first and u.end <= end]
+        if self.expected is None or len(units) < 2 or not all(isinstance(task, Task) for task in tasks):
+            return Native(tasks, self.words, starts[first:end], nodes)
+        return Concurrent(tasks, self.words, starts[first:end], nodes, units, self.expected)
 
     def _move(self, places: dict[Value, Any], pinned: list[Any]) -> None:
         """Find out which arguments and results may lie elsewhere at each call, and what is copied."""
@@ -125,15 +170,28 @@ class Plan:
     @property
     def nbytes(self) -> int:
         """The bytes of the plan's own memory: the arena, scratch, and copies of arguments."""
-        own = [*(held for _, held in self._copied_in), *(held for held in self._results if held is not None)]
-        return int(self.values.arena.size + sum(b.size for b in self.scratch.blocks) + sum(a.nbytes for a in own))
+        own = sum(held.nbytes for _, held in self._copied_in)
+        return int(self.values.arena.size + sum(b.size for b in self.scratch.blocks) + own)
 
     @property
     def peak(self) -> int:
-        """The most bytes that a call has at once: the plan's own, its results, and what a step of Python makes before it is copied."""
+        """The most bytes that a call has at once: the plan's own, its results, and what a step of Python makes."""
         results = sum(v.nbytes for v in self.graph.outputs)
         steps = [sum(v.nbytes for v in step.node.results) for step in self.steps if isinstance(step, Step)]
         return self.nbytes + results + max(steps, default=0)
+
+    def timeline(self) -> Timeline:
+        """Return what is expected to run when, and on which thread; :func:`wengert.runtime.parts.timed` measures it.
+
+        Its ``svg()`` is a Gantt chart, ``chrome_trace()`` what chrome://tracing shows.
+        """
+        return expected(self.steps, known() if self.expected is None else self.expected.machine)
+
+    def memory(self, width: int = 72, most: int = 40) -> str:
+        """Return as text what memory a call takes, and when the largest buffers of the arena live, time to the right."""
+        scratch, results = sum(b.size for b in self.scratch.blocks), sum(v.nbytes for v in self.graph.outputs)
+        head = f"{self.peak:,} bytes at once: {scratch:,} of scratch beside the arena, {results:,} of results"
+        return f"{head}\n{self.values.arena.report(width, most)}"
 
     def scramble(self) -> None:
         """Overwrite all memory that a run must write before it reads it."""

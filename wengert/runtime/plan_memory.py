@@ -2,18 +2,18 @@
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from wengert.graph.ir import Graph, Node, Value
 from wengert.runtime.arena import ALIGNMENT, Arena, Buffer, arrange
-from wengert.runtime.lives import in_order
+from wengert.runtime.lives import Lives, in_order
 from wengert.runtime.pool import empty
 from wengert.runtime.recording import paused
 
-__all__ = ["Scratch", "Values", "arena_of"]
+__all__ = ["Scratch", "SeatedScratch", "Values", "arena_of"]
 
 
 class Values:
@@ -21,16 +21,20 @@ class Values:
 
     Args:
         graph: the program. elsewhere: values that have memory of their own. replaces: whether the results of a node may take
-            the place of arguments that end there.
+            the place of arguments that end there. make: returns the memory, given a shape and a dtype. lives: how nodes run, if
+            not in order.
 
     Attributes:
         arena: the plan of the memory. block: the memory.
     """
 
-    def __init__(self, graph: Graph, elsewhere: Collection[Value], replaces: Callable[[Node], bool]) -> None:
+    def __init__(
+        self, graph: Graph, elsewhere: Collection[Value], replaces: Callable[[Node], bool], make: Any = empty,
+        lives: Lives | None = None,
+    ) -> None:  # fmt: skip
         self._number = _numbered(graph, elsewhere)
-        self.arena = arena_of(graph, elsewhere, replaces)
-        self.block = empty(self.arena.size + ALIGNMENT, np.uint8)
+        self.arena = arena_of(graph, elsewhere, replaces, lives)
+        self.make, self.block = make, make(self.arena.size + ALIGNMENT, np.uint8)
         self._start = -self.block.__array_interface__["data"][0] % ALIGNMENT
 
     def array(self, value: Value) -> Any:
@@ -45,10 +49,12 @@ class Values:
         return np.ndarray(shape, dtype, self.block.data, self._start + offset)
 
 
-def arena_of(graph: Graph, elsewhere: Collection[Value], replaces: Callable[[Node], bool]) -> Arena:
+def arena_of(
+    graph: Graph, elsewhere: Collection[Value], replaces: Callable[[Node], bool], lives: Lives | None = None
+) -> Arena:
     """Return where the values of a graph would lie; the arguments are those of :class:`Values`."""
     buffers = _buffers(graph, _numbered(graph, elsewhere), replaces)
-    return arrange(buffers, in_order(max(1, len(graph.nodes))))
+    return arrange(buffers, lives or in_order(max(1, len(graph.nodes))))
 
 
 def _numbered(graph: Graph, elsewhere: Collection[Value]) -> dict[Value, int]:
@@ -79,9 +85,7 @@ def _buffers(graph: Graph, number: dict[Value, int], replaces: Callable[[Node], 
                 if value in number:
                     over[number[value]] = tuple(number[v] for v in plain if v.spec == value.spec)
     kept = {root.get(v, v) for v in graph.results}
-    return [
-        Buffer(value.nbytes, tuple(touched[k]), over[k], value in kept, value.name) for value, k in number.items()
-    ]
+    return [Buffer(value.nbytes, tuple(touched[k]), over[k], value in kept, value.name) for value, k in number.items()]
 
 
 class Scratch:
@@ -91,11 +95,12 @@ class Scratch:
         values: the arena, in which nodes are numbered in their order.
 
     Attributes:
-        blocks: memory beside the arena.
+        blocks: memory beside the arena. needed: the bytes that each node takes, by its number.
     """
 
     def __init__(self, values: Values) -> None:
         self.blocks: list[Any] = []
+        self.needed: list[int] = []
         self._values, self._lives = values, _Lives(values.arena)
         self._gaps: list[tuple[int, int]] | None = None
         self._free: list[Any] = []
@@ -105,11 +110,13 @@ class Scratch:
         """Begin a node; numbers rise. What was taken before is free again."""
         self._free += self._taken
         self._taken, self._gaps = [], None
+        self.needed.append(0)
         self._lives.go_to(number)
 
     def take(self, shape: Any, dtype: Any) -> Any:
         """Return unset memory for an array, until the next node begins."""
         size = _aligned(max(1, _count(shape) * np.dtype(dtype).itemsize))
+        self.needed[-1] += size
         if self._gaps is None:
             self._gaps = self._lives.gaps()
         fitting = [k for k, (begin, end) in enumerate(self._gaps) if end - begin >= size]
@@ -133,9 +140,34 @@ class Scratch:
 
     def _block(self, size: int) -> Any:
         with paused():
-            block = empty(size + ALIGNMENT, np.uint8)
+            block = self._values.make(size + ALIGNMENT, np.uint8)
         self.blocks.append(block)
         return block
+
+
+class SeatedScratch(Scratch):
+    """Memory for nodes that run beside one another: those that are expected on one thread share it; none lies in the arena.
+
+    Args:
+        values: as of :class:`Scratch`. seats: on which thread each node is expected.
+    """
+
+    def __init__(self, values: Values, seats: Sequence[int]) -> None:
+        super().__init__(values)
+        self._seats, self._seat = seats, 0
+        self._of_seats: dict[int, list[Any]] = {}
+
+    def begin(self, number: int) -> None:
+        """Begin a node; numbers rise. What was taken before is free again for its seat."""
+        super().begin(number)
+        self._of_seats[self._seat] = self._free
+        self._seat = self._seats[number]
+        self._free, self._gaps = self._of_seats.pop(self._seat, []), []
+
+    @property
+    def taken(self) -> list[Any]:
+        """The blocks that this node has, and others had before or will have."""
+        return self._taken
 
 
 class _Lives:

@@ -16,7 +16,7 @@ from wengert.runtime.launch import Launcher, number_bits, pointer
 from wengert.runtime.pool import empty
 from wengert.runtime.recent import Recent
 
-__all__ = ["Expression", "Plan", "Pointwise"]
+__all__ = ["Expression", "Plan", "Pointwise", "computed"]
 
 TASK = 16384  # elements that one thread takes at a time: 64 KiB of float32 for each array
 PLANS = 1024  # how many shapes a function remembers
@@ -167,6 +167,22 @@ def _shape(scalars: Sequence[Scalar]) -> tuple[int, int]:
         seen.update(node.args)
     short = len(seen) <= SHORT and not any(n.op in UNARY_MATH or n.op in BINARY_MATH for n in seen)
     return max(2, host().vector_bytes * 8 // widest), 4 if short else 1
+
+
+def computed(name: str, result: Scalar, dtype: Any, *arguments: Any) -> Any:
+    """Return an expression of the elements of arrays, in one array.
+
+    Args:
+        result: of ``placeholder(i, …)`` for argument number i. arguments: arrays, or numbers in the dtype of the result.
+
+    Returns:
+        NotImplemented while there is no kernel, or for arrays that none is made for.
+    """
+    kinds = [a.dtype if isinstance(a, ndarray) else dtype for a in arguments]
+    numbers = [i for i, a in enumerate(arguments) if not isinstance(a, ndarray)]
+    plan = Expression(name, [(result, dtype)], kinds, numbers).plan(arguments, None)
+    found = NotImplemented if plan is None else plan(arguments, None)
+    return found if found is NotImplemented else found[0]
 
 
 class Pointwise:

@@ -20,9 +20,13 @@ from wengert.runtime.calls import dtype_name, kernels, or_numpy
 from wengert.runtime.eager import kernel
 from wengert.runtime.launch import pointer
 from wengert.runtime.pool import empty
-from wengert.runtime.recording import at_each_call, current
+from wengert.runtime.recording import current
+from wengert.runtime.reduction import mean
 
-__all__ = ["avg_pool", "avg_pool_transpose", "max_pool", "pool_gather", "pool_scatter"]
+__all__ = [
+    "adaptive_avg_pool", "adaptive_avg_pool_transpose", "adaptive_max_pool", "avg_pool", "avg_pool_transpose", "max_pool",
+    "pool_gather", "pool_scatter",
+]  # fmt: skip
 
 Array = NDArray[Any]
 Sizes = Sequence[int]
@@ -175,6 +179,48 @@ def avg_pool_transpose(
     return out
 
 
+# ---- parts of equal size
+
+
+def _even(sizes: Sizes, parts: Sizes) -> tuple[int, ...] | None:
+    """Return the windows that divide spatial dimensions into parts, if all are of one size."""
+    if min(parts, default=0) < 1 or any(n % k for n, k in zip(sizes, parts, strict=True)):
+        return None
+    return tuple(n // k for n, k in zip(sizes, parts, strict=True))
+
+
+@kernel("adaptive_avg_pool")
+def adaptive_avg_pool(input: Array, size: Any) -> Any:
+    """Return averages over ``size`` parts of each spatial dimension, where they are equally large."""
+    if all(n == 1 for n in size):
+        return mean(input, tuple(range(input.ndim - len(size), input.ndim)), True)
+    windows = _even(input.shape[input.ndim - len(size) :], size)
+    if windows is None:
+        return NotImplemented
+    return avg_pool(input, windows, windows, (0,) * len(size), False)
+
+
+@kernel("adaptive_avg_pool_transpose")
+def adaptive_avg_pool_transpose(input: Array, size: Any) -> Any:
+    """Spread averages evenly over parts of spatial shape ``size`` that are equally large."""
+    windows = _even(size, input.shape[input.ndim - len(size) :])
+    if windows is None:
+        return NotImplemented
+    return avg_pool_transpose(input, size, windows, windows, (0,) * len(size), False)
+
+
+@kernel("adaptive_max_pool")
+def adaptive_max_pool(input: Array, size: Any) -> Any:
+    """Return the maxima of ``size`` parts of each spatial dimension that are equally large, and their flat positions."""
+    windows = _even(input.shape[input.ndim - len(size) :], size)
+    if windows is None:
+        return NotImplemented
+    return max_pool(input, windows, windows, (0,) * len(size), (1,) * len(size), False)
+
+
+# ---- elements at positions
+
+
 def _by_positions(made: Any, name: str, values: Array, indices: Array, planes: Array, count: int) -> bool:
     """Run a kernel for every plane; return whether all positions are inside."""
     outside, windows = np.zeros(1, np.int64), indices.size * count // max(planes.size, 1)
@@ -189,17 +235,18 @@ def _by_positions(made: Any, name: str, values: Array, indices: Array, planes: A
         windows,
         pointer(outside),
     )
-    if current() is None:
+    mine = current()
+    if mine is None:
         return not outside[0]
-    at_each_call(lambda: _refuse_outside(outside))
+    mine.kept.append(outside)
+    mine.require(outside, lambda: _refuse_outside(outside))
     return True
 
 
 def _refuse_outside(outside: Array) -> None:
-    """Raise IndexError if a kernel that ran met a position outside its plane."""
-    if outside[0]:
-        outside[0] = 0
-        raise IndexError("a position of a pooled element is outside the plane that it is to be taken from or added to")
+    """Raise IndexError, for a kernel that met a position outside its plane."""
+    outside[0] = 0
+    raise IndexError("a position of a pooled element is outside the plane that it is to be taken from or added to")
 
 
 def _positions(indices: Array) -> bool:

@@ -28,7 +28,7 @@ from wengert.runtime.blocking import SHARES, WORKSPACE, Problem, cut, fitting, p
 from wengert.runtime.calls import dtype_name
 from wengert.runtime.launch import pointer
 from wengert.runtime.pool import empty
-from wengert.runtime.recording import active, keep
+from wengert.runtime.recording import active, pin
 from wengert.runtime.threads import get_num_threads
 from wengert.runtime.workers import launch
 
@@ -188,13 +188,10 @@ class Plan:
     def __call__(self, call: Call) -> None:
         """Compute the product into ``call.out``."""
         a, b, out, addend, bias, alpha, beta = call
-        if active[0]:
-            keep(call)
-        if self._head:
+        if self._head and not active[0]:
             where = id(out) + DATA
-            start, head = (launch, self.steps[0].head) if active[0] else (self._launch, self._head)
-            start(
-                head
+            self._launch(
+                self._head
                 + self._tail(
                     alpha, beta, 1, id(a) + DATA, id(b) + DATA, where, where,
                     where if addend is None else id(addend) + DATA, where if bias is None else id(bias) + DATA,
@@ -212,6 +209,7 @@ class Plan:
         else:
             addresses = step.offsets + np.array([bases[i] for i in step.bases])
             table, batch = pointer(addresses), step.first
+            pin(*(x for x in call[:5] if x is not None))
         tail = self._tail(call.alpha, call.beta, table, *batch) if step.product else _pack_panels(table, *batch)
         launch(step.head + tail)
 

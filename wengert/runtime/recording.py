@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "Check", "Recording", "Task", "active", "ascontiguous", "at_each_call", "current", "keep", "paused", "recording",
-    "reshaped", "writable",
+    "Check", "Recording", "Task", "active", "ascontiguous", "assign", "at_each_call", "current", "keep", "paused",
+    "pin", "recording", "reshaped", "writable",
 ]  # fmt: skip
 
 _HEADER = struct.Struct("qqq")
@@ -47,7 +47,8 @@ class Recording:
 
     Attributes:
         tasks: launches, checks, and functions that Python calls between them. kept: everything they point to. checked: what
-            was made sure of, to be done once.
+            was made sure of, to be done once. pinned: arrays whose addresses stand elsewhere than among the arguments of tasks.
+        streams: for generators of random numbers, the step that takes from them what draws behind it need.
         provide: returns memory for an array of (shape, dtype) that a kernel makes as a result, or None. scratch: returns memory
             for any other, which tasks recorded later may use as well. keep: returns memory for an array that others read.
             copy: records that an array is copied, and cast, into another.
@@ -57,6 +58,8 @@ class Recording:
         self.tasks: list[Task | Check | Callable[[], Any]] = []
         self.checked: set[Any] = set()
         self.kept: list[Any] = []
+        self.pinned: list[Any] = []
+        self.streams: dict[Any, Any] = {}
         self.copy: Callable[[Any, Any], None] = self._copy_later
         self.scratch: Callable[..., Any] = np.empty
         self.keep: Callable[..., Any] = np.empty
@@ -64,6 +67,15 @@ class Recording:
 
     def _copy_later(self, source: Any, out: Any) -> None:
         self.tasks.append(lambda: np.copyto(out, source, casting="unsafe"))
+
+    def mark(self) -> tuple[int, set[Any]]:
+        """Return where the recording stands, for :meth:`back`."""
+        return len(self.tasks), set(self.checked)
+
+    def back(self, mark: tuple[int, set[Any]]) -> None:
+        """Forget what was recorded since a mark."""
+        del self.tasks[mark[0] :]
+        self.checked &= mark[1]
 
     def launch(self, call: bytes, checked: bool = False) -> None:
         """Add a task, given as :func:`wengert.runtime.workers.launch` takes it."""
@@ -80,10 +92,15 @@ class Recording:
         """Return memory for a result or for scratch; NumPy may not write into it."""
         found = self.provide(shape, dtype)
         array = self.scratch(shape, dtype) if found is None else found
-        view = array.view()
-        view.flags.writeable = False
-        self.kept += array, view
-        return view
+        self.kept.append(array)
+        return _unwritable(array)
+
+
+def _unwritable(array: Any) -> Any:
+    """Return an array as one that NumPy may not write into: what is there now means nothing."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 _local = threading.local()
@@ -113,6 +130,13 @@ def keep(*objects: Any) -> None:
         mine.kept += objects
 
 
+def pin(*arrays: Any) -> None:
+    """Say that addresses of arrays stand in a table that a recorded task reads, not among its arguments."""
+    mine = current()
+    if mine is not None:
+        mine.pinned += arrays
+
+
 def ascontiguous(array: Any, dtype: Any = None) -> Any:
     """Return an array as one block of memory, as NumPy's function does; what is copied is copied at each call."""
     mine = current()
@@ -121,7 +145,17 @@ def ascontiguous(array: Any, dtype: Any = None) -> Any:
     whole = mine.scratch(array.shape, array.dtype if dtype is None else dtype)
     mine.kept.append(whole)
     mine.copy(array, whole)
-    return whole
+    return _unwritable(whole)
+
+
+def assign(out: Any, source: Any) -> None:
+    """Copy an array, cast and broadcast, into another one: now, or, while a kernel is recorded, at each call."""
+    mine = current()
+    if mine is None:
+        np.copyto(writable(out), source, casting="unsafe")
+    else:
+        mine.kept += out, source
+        mine.copy(source, out)
 
 
 def reshaped(array: Any, *shape: int) -> Any:

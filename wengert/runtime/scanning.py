@@ -16,6 +16,7 @@ from wengert.codegen import scanning
 from wengert.runtime.calls import dtype_name, kernels, or_numpy, slots
 from wengert.runtime.eager import kernel
 from wengert.runtime.pool import empty
+from wengert.runtime.recording import ascontiguous, current
 from wengert.runtime.threads import get_num_threads
 
 __all__ = ["cummax", "cummin", "cumprod", "cumsum", "logcumsumexp"]
@@ -48,7 +49,7 @@ def _scanned(operation: str, x: Array, dim: int, target: np.dtype[Any]) -> Any:
         return NotImplemented  # what a float that no integer equals becomes is NumPy's to say
     extreme = operation in ("cummax", "cummin")
     order = memory_order(x)
-    given, dim = np.ascontiguousarray(x.transpose(order)), order.index(dim)
+    given, dim = ascontiguous(x.transpose(order)), order.index(dim)
     shape = given.shape
     outer, length, inner = math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
     results = empty(shape, target)
@@ -67,6 +68,8 @@ def _scanned(operation: str, x: Array, dim: int, target: np.dtype[Any]) -> Any:
 
 def _through_float32(operation: str, x: Array, dim: int, target: np.dtype[Any]) -> Any:
     wide = np.dtype(np.float32)
+    if current() is not None:
+        return NotImplemented
     found = _scanned(operation, x.astype(wide), dim, wide if target == x.dtype else target)
     if found is NotImplemented or target != x.dtype:
         return found
@@ -88,7 +91,7 @@ def _sums(source: str, result: str, x: Array, results: Array, rows: int, length:
     found = kernels("rows totals blocks", scanning.sum_rows, source, result)
     blocks = -(-length // scanning.BLOCK)
     threads = get_num_threads()
-    if rows < threads and blocks >= 2 * threads:
+    if rows < threads and blocks >= 2 * threads and current() is None:
         table = np.empty((rows, blocks), np.float64 if result[0] == "f" else np.int64)
         arguments = slots(x, results, length, blocks, table)
         grain = max(GRAIN // scanning.BLOCK, 1)
@@ -109,7 +112,7 @@ def cumsum(input: Array, dim: int, *, dtype: DType | None = None) -> Any:
     """Return the running sum along ``dim``."""
     if input.dtype.kind == "c" and dtype is None and input.ndim:
         order = memory_order(input)
-        parts = np.ascontiguousarray(input.transpose(order))
+        parts = ascontiguous(input.transpose(order))
         found = cumsum(parts.view(parts.real.dtype).reshape(*parts.shape, 2), order.index(dim % input.ndim))
         if found is NotImplemented:
             return NotImplemented

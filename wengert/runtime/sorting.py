@@ -14,6 +14,7 @@ from wengert.core.native import native
 from wengert.runtime.calls import Kernels, dtype_name, kernels, or_numpy, slots
 from wengert.runtime.eager import kernel
 from wengert.runtime.pool import empty
+from wengert.runtime.recording import ascontiguous, current
 from wengert.runtime.threads import get_num_threads
 
 __all__ = ["argsort", "kthvalue", "searchsorted", "sort", "topk", "unique"]
@@ -30,14 +31,14 @@ SHARES: Final = 4  # how many tasks to make for each thread
 def _rows(x: Array, dim: int) -> Array:
     """Return an array as contiguous rows along ``dim``, two-dimensional."""
     moved = x if dim in (-1, x.ndim - 1) else np.moveaxis(x, dim, -1)
-    return np.ascontiguousarray(moved).reshape(-1, moved.shape[-1])
+    return ascontiguous(moved).reshape(-1, moved.shape[-1])
 
 
 def _back(rows: Array, shape: tuple[int, ...], dim: int) -> Array:
     """Return rows as an array whose ``dim`` they run along; ``shape`` is that of the input of :func:`_rows`."""
     dim %= len(shape)
     moved = rows.reshape(*shape[:dim], *shape[dim + 1 :], rows.shape[-1])
-    return moved if dim == len(shape) - 1 else np.ascontiguousarray(np.moveaxis(moved, -1, dim))
+    return moved if dim == len(shape) - 1 else ascontiguous(np.moveaxis(moved, -1, dim))
 
 
 def _sortable(x: Array) -> str | None:
@@ -47,7 +48,7 @@ def _sortable(x: Array) -> str | None:
 
 def _worthwhile(x: Array) -> bool:
     """Return whether a kernel overtakes NumPy at so many elements."""
-    return x.size >= max(native.smallest, 1)
+    return x.size >= max(native.smallest if current() is None else 1, 1)
 
 
 def _tasks(rows: int) -> int:
@@ -62,7 +63,7 @@ def _sorted_rows(rows: Array, dtype: str, descending: bool, want: bool) -> tuple
     places = empty(rows.shape, np.int64)
     values = empty(rows.shape, rows.dtype) if want else rows
     count, size = rows.shape
-    if size >= LONG:
+    if size >= LONG and current() is None:
         found = kernels("fill count part finish", sorting.sort_long, dtype, descending, want)
         for row in range(count):
             _sort_long(found, dtype, rows[row], places[row], values[row])
@@ -138,7 +139,7 @@ def _first(rows: Array, dtype: str, k: int, descending: bool) -> tuple[Array, Ar
     size = rows.shape[1]
     if 2 * k > size:
         values, places = _sorted_rows(rows, dtype, descending, True)
-        return np.ascontiguousarray(values[:, :k]), np.ascontiguousarray(places[:, :k])
+        return ascontiguous(values[:, :k]), ascontiguous(places[:, :k])
     if k <= FEW:
         found = kernels("choose_rows", selecting.choose_rows, dtype, descending)
         return _chosen(found, "choose_rows", rows, dtype, k, 2 * k + 16, k)
@@ -214,7 +215,7 @@ def searchsorted(
     places = empty(input.shape, np.int64)
     count = input.size if sequence.ndim == 1 else input.shape[-1]
     parts = -(-count // SEARCHES)
-    rows, values = np.ascontiguousarray(sequence), np.ascontiguousarray(input)
+    rows, values = ascontiguous(sequence), ascontiguous(input)
     arguments = slots(rows, sequence.shape[-1], values, count, places, SEARCHES, parts)
     found.run("search", arguments, input.size // count * parts)
-    return places.astype(np.int32) if out_int32 else places
+    return ascontiguous(places, np.int32) if out_int32 else places

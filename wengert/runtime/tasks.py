@@ -151,7 +151,9 @@ def _check(task: Task) -> None:
     if not 0 <= task.efficiency <= 1:
         raise ValueError(f"task {task.name!r} has efficiency {task.efficiency}; expected a number from 0 to 1")
     if not 0 < task.crowded <= 1:
-        raise ValueError(f"task {task.name!r} has speed {task.crowded} when crowded; expected a number above 0, up to 1")
+        raise ValueError(
+            f"task {task.name!r} has speed {task.crowded} when crowded; expected a number above 0, up to 1"
+        )
     if task.allocates < 0 or task.frees < 0:
         raise ValueError(
             f"task {task.name!r} allocates {task.allocates} and frees {task.frees} bytes; expected at least 0"

@@ -23,7 +23,7 @@ def _at_each_call(step: Callable[..., None]) -> Callable[..., None]:
         if captures is None:
             step(self, *args, **kwargs)
         else:
-            captures.effect(lambda: step(self, *args, **kwargs))
+            captures.effect(functools.partial(step, self, *args, **kwargs))
 
     return stepping
 
