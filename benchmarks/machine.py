@@ -5,7 +5,7 @@ import platform
 import time
 from pathlib import Path
 
-__all__ = ["Watch", "cores", "describe", "limit_threads", "wait_until_quiet"]
+__all__ = ["Watch", "cores", "describe", "limit_threads", "threads", "wait_until_quiet"]
 
 _STAT = Path("/proc/stat")
 _THREADS = ("WENGERT_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -26,6 +26,11 @@ def limit_threads(threads: int) -> None:
     os.environ["WENGERT_NATIVE"] = "wait"
     if threads == 1 and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
+def threads() -> int:
+    """Return what :func:`limit_threads` said, for frameworks that do not look at the environment."""
+    return int(os.environ.get(_THREADS[0], cores()))
 
 
 def describe() -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from benchmarks.workload import Arrays, Job, framework_of
 
 __all__ = [
+    "Layouts",
     "adam_jax",
     "cross_entropy_jax",
     "load_weights",

@@ -62,19 +62,29 @@ def maxima(nn: Any, size: int) -> Any:
 def build_jax(case: Case, data: Arrays, name: str) -> Job:
     """Compiled as one function, with channels last, which its convolutions like best."""
     data = {**data, "x": np.ascontiguousarray(data["x"].transpose(0, 2, 3, 1))}
-    kernels = (lambda k: k.transpose(2, 3, 1, 0), lambda k: k.transpose(3, 2, 0, 1))
-    flat = (
-        lambda w: w.reshape(-1, 64, 12, 12).transpose(2, 3, 1, 0).reshape(9216, -1),
-        lambda w: w.reshape(12, 12, 64, -1).transpose(3, 2, 0, 1).reshape(-1, 9216),
-    )
-    layouts: dict[str, Any] = {k: kernels for k, v in data.items() if v.ndim == 4 and k != "x"}
-    layouts.update({k: (np.transpose, np.transpose) for k, v in data.items() if v.ndim == 2})
-    optimiser = sgd_jax(LEARNING_RATE, MOMENTUM)
+    layouts, optimiser = layouts_jax({k: v for k, v in data.items() if k != "x"}), sgd_jax(LEARNING_RATE, MOMENTUM)
     if case.parameters["kind"] == "plain":
-        return train_jax(data, plain_jax(), optimiser, {**layouts, "6.weight": flat})
+        forward = plain_jax()
+        return train_jax(data, lambda p, x, y: cross_entropy_jax(forward(p, x), y), optimiser, layouts)
     pairs = [k.removesuffix(".0.weight") for k, v in data.items() if v.ndim == 4 and k != "x"]
     statistics = {name: (np.zeros(CHANNELS, np.float32), np.ones(CHANNELS, np.float32)) for name in pairs}
     return train_jax(data, residual_jax(), optimiser, layouts, statistics)
+
+
+def layouts_jax(weights: Arrays) -> dict[str, Any]:
+    """Return the layouts of weights where channels are last, of which ``"6.weight"`` takes a flattened image."""
+    layouts: dict[str, Any] = {}
+    for name, weight in weights.items():
+        if weight.ndim == 4:
+            layouts[name] = (lambda k: k.transpose(2, 3, 1, 0), lambda k: k.transpose(3, 2, 0, 1))
+        elif name == "6.weight":
+            layouts[name] = (
+                lambda w: w.reshape(-1, 64, 12, 12).transpose(2, 3, 1, 0).reshape(9216, -1),
+                lambda w: w.reshape(12, 12, 64, -1).transpose(3, 2, 0, 1).reshape(-1, 9216),
+            )
+        elif weight.ndim == 2:
+            layouts[name] = (np.transpose, np.transpose)
+    return layouts
 
 
 def _convolution(x: Any, kernel: Any, padding: str) -> Any:
@@ -83,17 +93,17 @@ def _convolution(x: Any, kernel: Any, padding: str) -> Any:
 
 
 def plain_jax() -> Any:
-    """Return the loss of the small network."""
+    """Return the small network as a function of weights and images."""
     jax = importlib.import_module("jax")
 
-    def loss(p: Any, x: Any, y: Any) -> Any:
+    def forward(p: Any, x: Any) -> Any:
         for i in "02":
             x = jax.nn.relu(_convolution(x, p[f"{i}.weight"], "VALID") + p[f"{i}.bias"])
         x = x.reshape(x.shape[0], 12, 2, 12, 2, 64).max((2, 4)).reshape(x.shape[0], -1)
         x = jax.nn.relu(x @ p["6.weight"] + p["6.bias"])
-        return cross_entropy_jax(x @ p["8.weight"] + p["8.bias"], y)
+        return x @ p["8.weight"] + p["8.bias"]
 
-    return loss
+    return forward
 
 
 def residual_jax() -> Any:

@@ -6,13 +6,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.models import Sizes, gpt, gpt_weights
-from benchmarks.training import (
-    adam_jax,
-    cross_entropy_jax,
-    matrices_transposed,
-    train,
-    train_jax,
-)
+from benchmarks.training import Layouts, adam_jax, cross_entropy_jax, matrices_transposed, train, train_jax
 from benchmarks.workload import Arrays, Case, Job, Workload, framework_of
 
 SMALL = Sizes(words=256, context=64, width=128, heads=4, layers=4, batch=8)
@@ -49,13 +43,18 @@ def build_jax(case: Case, data: Arrays, name: str) -> Job:
     """Compiled as one function."""
     sizes = case.parameters["sizes"]
     forward = gpt_jax(sizes)
-    parts = [f"blocks.{i}.{part}.weight" for i in range(sizes.layers) for part in ("qkv", "out", "up", "down")]
     return train_jax(
         data,
         lambda weights, x, y: cross_entropy_jax(forward(weights, x), y),
         adam_jax(LEARNING_RATE, BETAS, decay=DECAY),
-        matrices_transposed([*parts, "head.weight"]),
+        layouts_jax(sizes),
     )
+
+
+def layouts_jax(sizes: Sizes) -> Layouts:
+    """Return the layouts of the weights that are matrices."""
+    parts = [f"blocks.{i}.{part}.weight" for i in range(sizes.layers) for part in ("qkv", "out", "up", "down")]
+    return matrices_transposed([*parts, "head.weight"])
 
 
 def gpt_jax(sizes: Sizes) -> Any:

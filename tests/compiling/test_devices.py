@@ -76,7 +76,10 @@ def test_each_device_has_a_queue(monkeypatch: pytest.MonkeyPatch, policy: str) -
     monkeypatch.setattr(overlap, "GAIN", 0.0)
     monkeypatch.setattr(overlap, "LEAST", -1.0)
     (step, arguments, parameters), (other, _, there) = parallel(1), parallel(1)
-    function, plain = wg.compile(step, fullgraph=True, policy=policy), wg.compile(other, fullgraph=True, policy="topological")
+    function, plain = (
+        wg.compile(step, fullgraph=True, policy=policy),
+        wg.compile(other, fullgraph=True, policy="topological"),
+    )
     for _ in range(4):
         assert function(*arguments).cpu().item() == plain(*arguments).cpu().item()
     for one, two in zip(parameters, there, strict=True):
@@ -105,6 +108,11 @@ def made_there(x: Any, y: Any) -> Any:
     return ones + y, wg.zeros_like(y), y.new_zeros(3), wg.arange(4.0).to("cpu:1") @ y, ones * 2
 
 
+def drawn_there(x: Any, y: Any) -> Any:
+    noise, normal = wg.rand(3, 4, device="cpu:1"), wg.empty(3, device="cpu:1").normal_()
+    return noise, normal, noise @ y, F.dropout(y, 0.5), wg.randn_like(y), wg.rand(2), x + wg.randn(4)
+
+
 def written_there(x: Any, y: Any) -> Any:
     with wg.no_grad():
         y.mul_(2.0)
@@ -112,7 +120,7 @@ def written_there(x: Any, y: Any) -> Any:
     return y.sum(), y
 
 
-@pytest.mark.parametrize("function", [there_and_back, made_there, written_there])
+@pytest.mark.parametrize("function", [there_and_back, made_there, drawn_there, written_there])
 def test_results_are_where_they_are_uncompiled(function: Callable[..., Any]) -> None:
     results = []
     for run in (function, wg.compile(function, fullgraph=True)):

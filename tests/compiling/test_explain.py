@@ -199,6 +199,7 @@ def overlapping(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     set_num_threads(2)
     monkeypatch.setattr(overlap, "known", lambda: nominal(2))
     monkeypatch.setattr(overlap, "GAIN", 0.0)
+    monkeypatch.setattr(overlap, "LEAST", -1.0)
     yield
     set_num_threads(before)
 

@@ -179,9 +179,11 @@ def test_the_table_says_what_is_computed_again():
     training = Training("perceptron", memory_budget=0.6)
     training()
     head, columns, *rows, total = str(training.program.bounded).splitlines()
-    assert head.startswith("memory budget ") and "without" in head
+    assert head.startswith("memory budget ")
+    assert "without" in head
     assert columns.split()[:3] == ["kernel", "operators", "times"]
-    assert any("linear, tanh" in row for row in rows) and "% of the time" in total
+    assert any("linear, tanh" in row for row in rows)
+    assert "% of the time" in total
 
 
 def test_lifetimes_are_drawn():
@@ -189,7 +191,8 @@ def test_lifetimes_are_drawn():
     training()
     head, arena, *bars = training.program.plan.memory(width=40).splitlines()
     assert f"{training.program.plan.peak:,} bytes at once" in head
-    assert arena.startswith("arena ") and all("|" in bar for bar in bars)
+    assert arena.startswith("arena ")
+    assert all("|" in bar for bar in bars)
     assert sum("━" in bar for bar in bars) == len(bars) > 8
 
 
@@ -198,12 +201,13 @@ def test_lifetimes_are_drawn():
     [(None, None), (4096, 4096), ("2K", 2048), ("1.5MiB", 3 << 19), (1.0, 1.0), (1, 1.0), (0.25, 0.25)],
 )
 def test_budgets(given, found):
-    assert budget_of(given) == found and type(budget_of(given)) is type(found)
+    assert budget_of(given) == found
+    assert type(budget_of(given)) is type(found)
 
 
 @pytest.mark.parametrize("given", [0, -1, 0.0, 1.5, "much", "-2K", True, [1]])
 def test_what_is_no_budget(given):
-    with pytest.raises(ValueError, match="memory_budget is bytes|a size in bytes"):
+    with pytest.raises(ValueError, match=r"memory_budget is bytes|a size in bytes"):
         wg.compile(lambda x: x, memory_budget=given)
 
 

@@ -12,6 +12,7 @@ import pytest
 import wengert as wg
 from wengert import nn
 from wengert.compiling.function import Compiled
+from wengert.errors import OutOfMemoryError
 from wengert.runtime import overlap
 from wengert.runtime.concurrent import Concurrent
 from wengert.runtime.machine import nominal
@@ -246,6 +247,21 @@ def test_plans_that_would_take_much_more_memory_share_it_and_wait(
         edges[growth] = sum(len(firsts) for s in plan.steps if isinstance(s, Concurrent) for firsts in s.before)
     assert sizes[0.0] < sizes[100.0]
     assert edges[0.0] > edges[100.0]
+
+
+def test_where_there_is_no_room_for_a_second_plan_the_first_runs(forced: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tight(overlap.Plan):
+        def __init__(self, *args: Any, expected: Any = None, **options: Any) -> None:
+            if expected is not None:
+                raise OutOfMemoryError("no memory")
+            super().__init__(*args, **options)
+
+    monkeypatch.setattr(overlap, "Plan", Tight)
+    step, arguments, _ = towers(0)
+    function = wg.compile(step, fullgraph=True)
+    for _ in range(2):
+        function(*arguments)
+    assert Concurrent not in kinds(function)
 
 
 def test_with_a_memory_budget_nodes_run_in_order(forced: None) -> None:

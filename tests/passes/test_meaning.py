@@ -10,7 +10,7 @@ from tests.passes.captured import captured, outcome, same
 from tests.passes.random_programs import inputs, program
 from wengert.core.registry import operators
 from wengert.errors import MissingRuleError, TransformError
-from wengert.graph.capture import NeedsValues
+from wengert.graph.refusals import NeedsValues
 from wengert.testing.samples import ErrorSample, samples_of, tensors_in
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, 1e-40, 3e38]

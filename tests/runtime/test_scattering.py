@@ -129,6 +129,8 @@ def test_indices_of_other_integers(dtype: Any) -> None:
     x, index = np.arange(12.0).reshape(4, 3), np.array([3, 0, 3], dtype)
     assert equal(scattering.take_rows(x, index), x[index])
     assert equal(scattering.scatter_add(x, 1, np.tile(index % 3, (4, 1)), np.ones((4, 3))), x + np.array([3.0, 0, 0]))
+    narrow = index.astype(np.int64)[:, None]
+    assert equal(scattering.gather(x, 0, narrow), np.take_along_axis(x[:, :1], narrow, 0))
     strided = np.repeat(index, 2)[::2]
     assert equal(scattering.take_rows(np.asfortranarray(x), strided), x[index])
 
@@ -140,7 +142,7 @@ def test_indices_of_other_integers(dtype: Any) -> None:
         lambda: scattering.take_rows(np.zeros((0, 2)), np.zeros(4, np.int64)),
         lambda: scattering.take_rows(np.array(1.0), np.zeros(4, np.int64)),
         lambda: scattering.take_rows(np.zeros((3, 2)), np.zeros(4, np.uint64)),
-        lambda: scattering.gather(np.zeros((3, 2)), 0, np.zeros((3, 1), np.int64)),
+        lambda: scattering.gather(np.zeros((3, 2)), 0, np.zeros((3, 3), np.int64)),
         lambda: scattering.gather(np.array(1.0), 0, np.array(0)),
         lambda: scattering.scatter_add(np.zeros(3), 0, np.zeros(2, np.int64), np.zeros(2, np.float32)),
         lambda: scattering.scatter_reduce(np.zeros(3, bool), 0, np.zeros(2, np.int64), np.zeros(2, bool), "mean"),

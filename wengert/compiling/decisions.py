@@ -13,10 +13,11 @@ import numpy as np
 
 from wengert.core.interpret import Payload
 from wengert.core.place import Place, here
-from wengert.graph.capture import Capture, outside
+from wengert.graph.capture import Capture
 from wengert.graph.evaluate import evaluate
 from wengert.graph.ir import Graph, Node, Value
 from wengert.graph.operations import Draw
+from wengert.graph.outside import outside
 
 __all__ = ["Decision", "Different", "decide", "generators_of", "rewound", "rewound_unless_done", "same"]
 

@@ -18,8 +18,8 @@ from wengert.core.place import describe
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor
 from wengert.errors import TransformError
-from wengert.graph.capture import NotYet
 from wengert.graph.ir import Graph
+from wengert.graph.refusals import NotYet
 from wengert.passes.amounts import amount, duration
 from wengert.passes.report import lines, operators, report
 from wengert.runtime.concurrent import Concurrent

@@ -4,6 +4,7 @@ import functools
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from wengert import tree
@@ -17,7 +18,7 @@ from wengert.core.place import Place, describe, raised_at, stacklevel
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor
 from wengert.errors import CaptureError, TransformError
-from wengert.graph.capture import NotYet
+from wengert.graph.refusals import NeedsValues, NotYet
 from wengert.runtime.budget import Budget
 from wengert.runtime.policies import Policy
 from wengert.settings import settings
@@ -28,6 +29,10 @@ __all__ = ["Compiled", "reason"]
 FORMS, PROGRAMS = 256, 32  # that are kept: of arguments, and for each of them
 POSTPONED = 8  # times in a row that it is run as it is, to be captured the next time
 WAYS = 16  # through a function for one form of arguments, past which it is run as it is
+
+
+class AsItIs(Exception):  # noqa: N818 - not an error: the function is run as it is
+    """No program is run: the function itself is to be called, with the arguments that were given."""
 
 
 class Compiled:
@@ -75,7 +80,9 @@ class Compiled:
             if not self._running:
                 self._running = True
                 try:
-                    return self._called(args, kwargs)
+                    with suppress(AsItIs):
+                        return self._called(args, kwargs)
+                    return self.function(*args, **kwargs)
                 finally:
                     self._running = False
         return self.function(*args, **kwargs)  # called by what it calls
@@ -87,7 +94,7 @@ class Compiled:
             known = self._latest[1]
         else:
             if any(isinstance(leaf, Tensor) and isinstance(leaf._payload, Payload) for leaf in leaves):
-                return self.function(*args, **kwargs)
+                raise AsItIs
             known = self.programs.setdefault(key, [])
             self._latest = key, known
         why = ""
@@ -141,8 +148,7 @@ class Compiled:
 
     def _execute(self, program: Program, leaves: Sequence[Any]) -> Any:
         if not program.ready:
-            args, kwargs = tree.unflatten(leaves, program.arguments)
-            return self.function(*args, **kwargs)
+            raise AsItIs
         if self.verify == "always" or (self.verify and not program.verified):
             return verified(program, leaves, self.name)
         return program(leaves)
@@ -164,21 +170,23 @@ class Compiled:
 
     def _captured(self, key: Any, leaves: Sequence[Any], structure: Any, why: str, place: Place | None = None) -> Any:
         if place is not None and len(self.programs[key]) >= WAYS:
-            return self._give_up(
-                leaves, structure, f"what is asked for at {describe(place)} had more than {WAYS} values"
+            self._give_up(
+                f"what is asked for at {describe(place)} had more than {WAYS} values; keep it a tensor, with where() or "
+                "cond(), give loops a fixed length, or leave this part out of the compiled function"
             )
-        args, kwargs = tree.unflatten(leaves, structure)
+            raise AsItIs
         try:
             program = self.program(leaves, structure)
         except NotYet as error:
             self._postponed += 1
             if self._postponed > POSTPONED:
-                return self._give_up(leaves, structure, str(error))
-            return self.function(*args, **kwargs)
+                self._give_up(str(error))
+            raise AsItIs from None
         except TransformError as error:  # of the capture, or, if it is the function's own, raised again when that runs
             if self.fullgraph:
                 raise
-            return self._give_up(leaves, structure, reason(error))
+            self._give_up(reason(error))
+            raise AsItIs from None
         self._postponed = 0
         if why:
             self.retraces.append(why)
@@ -188,17 +196,20 @@ class Compiled:
         del known[PROGRAMS:]
         while len(self.programs) > FORMS:
             del self.programs[next(iter(self.programs))]
+        program.first = program.ready
         with program.seconds.of("first run"):
             return self._run(key, program, leaves, structure)
 
-    def _give_up(self, leaves: Sequence[Any], structure: Any, why: str) -> Any:
-        """Run the function as it is from now on, and say so once."""
+    def _give_up(self, why: str) -> None:
+        """Run the function as it is from now on, and say so once.
+
+        Raises:
+            CaptureError: if that is not wanted.
+        """
         if self.fullgraph:
             raise CaptureError(f"{self.name} cannot be compiled: {why}")
         warnings.warn(f"{self.name} is run as it is, not compiled: {why}", RuntimeWarning, stacklevel=stacklevel())
         self._given_up, self.fallback = True, why
-        args, kwargs = tree.unflatten(leaves, structure)
-        return self.function(*args, **kwargs)
 
     @property
     def name(self) -> str:
@@ -216,9 +227,7 @@ def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Compiled
 
 def reason(error: Exception) -> str:
     """Return why a function could not be captured, with the line."""
-    if (place := getattr(error, "place", None)) is not None:
-        return f"{error} (asked for at {describe(place)})"
-    place = raised_at(error)
+    place = None if isinstance(error, NeedsValues) else raised_at(error)
     return str(error) if place is None else f"{error} (at {describe(place)})"
 
 

@@ -10,13 +10,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wengert.array.device import devices, index_of, placed, unplaced
+from wengert.core.interpret import Payload
 from wengert.core.node import Leaf, OpNode
 from wengert.core.place import here
 from wengert.core.state import thread
 from wengert.core.tensor import from_array, node_of, version_of
 from wengert.errors import GraphFreedError, InplaceError, MissingRuleError
-from wengert.graph.capture import Capture, NotCapturable
+from wengert.graph.capture import Capture
+from wengert.graph.evaluate import applied
 from wengert.graph.ir import Graph, Value, replaced
+from wengert.graph.refusals import NotCapturable
 from wengert.graph.storage import Storage, stand_in
 from wengert.tape.api import grad
 from wengert.tape.function import Function
@@ -101,6 +104,8 @@ class CompiledFunction(Function):
         if thread.state.grad:
             return (None, *call.again(call.entries, cotangents))
         outward = call.outward
+        if any(isinstance(g._payload, Payload) for g in cotangents):  # under vmap, for the rows of a Jacobian
+            return (None, *applied(outward.graph, (*cotangents, *kept)))
         with outward.lock:
             if outward.run is None:
                 outward.run = call.program.runner(outward.graph)

@@ -10,6 +10,7 @@ import numpy as np
 
 from wengert import tree
 from wengert.array.device import devices, placed, unplaced
+from wengert.compiling.apart import Apart
 from wengert.compiling.decisions import Decision, Different, decide, generators_of, same
 from wengert.compiling.outward import Outward, outward
 from wengert.compiling.phases import Phases
@@ -21,15 +22,17 @@ from wengert.core.place import here
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, alias, from_array, node_of, replay, version_of
 from wengert.errors import TransformError
-from wengert.graph.capture import Capture, NotCapturable, NotYet
+from wengert.graph.capture import Capture
 from wengert.graph.devices import placements
 from wengert.graph.evaluate import evaluate
 from wengert.graph.ir import Graph, Value
+from wengert.graph.refusals import NotCapturable, NotYet
 from wengert.graph.storage import Traced
 from wengert.passes.pipeline import optimise
 from wengert.runtime.ahead import Ahead
 from wengert.runtime.budget import Bounded, Budget, bounded
 from wengert.runtime.overlap import planned
+from wengert.runtime.placing import LARGE
 from wengert.runtime.plan import Plan
 from wengert.runtime.policies import Policy
 from wengert.settings import settings
@@ -64,6 +67,7 @@ class Program:
         hosts: what Python does first; places: which inputs its numbers begin at; effects: what it does when the graph has
             run. results: of the function's tensors, and ``structure`` of what it returns.
         writes, gradients: sources, and which of the graph's results becomes their memory, or their ``.grad``.
+        first: whether the next run is that of the call it was captured for, whose decisions come out as they did, to rounding.
         run: computes the values from the arrays of the inputs. seconds: what the phases of making it took.
         budget: of memory, and bounded: what came of it. policy: how the nodes of the plan are scheduled.
         devices: of inputs and constants, where there are several, by their numbers; where: those of the graph's results.
@@ -88,7 +92,7 @@ class Program:
         self.plan: Plan | None = None
         self.optimised: Graph | None = None
         self.seconds = Phases()
-        self.verified = False
+        self.verified = self.first = False
         self.budget: Budget | None = None
         self.bounded: Bounded | None = None
         self.policy: str | Policy = "priority"
@@ -98,6 +102,7 @@ class Program:
         self._moved = -1
         self._held: list[Any] = []
         self._coming: list[tuple[int, Source]] = []
+        self._replaced: list[Source] = []
 
     @property
     def acts(self) -> bool:
@@ -107,17 +112,33 @@ class Program:
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Run on the leaves of a call's arguments, and return what the function returns."""
         found = self.compute(leaves)
-        for number, decision in enumerate(self.decisions):
-            if not same(found[decision.position], decision.answer):
-                raise Different(number, found[decision.position])
+        self.check_decisions(found)
         for effect in self.effects:
             effect()
         recorded = {} if self.outward is None else self.outward.record(self, leaves, found)
         return self.finish(found, leaves, recorded)
 
+    def check_decisions(self, found: Sequence[Any]) -> None:
+        """Compare the values that decided for this way with what the graph has found.
+
+        Raises:
+            Different: where one is another. In the run of the call that was captured, a number is as the kernels round it.
+        """
+        for number, decision in enumerate(self.decisions):
+            answer = found[decision.position]
+            if not same(answer, decision.answer):
+                if not self.first or answer.dtype.kind not in "fc":
+                    raise Different(number, answer)
+                self.decisions[number] = decision._replace(answer=answer.copy())
+        self.first = False
+
     def compute(self, leaves: Sequence[Any]) -> list[Any]:
         """Run the graph on the leaves of a call's arguments."""
         arrays = self.gather(leaves)  # which may make another plan
+        for (
+            source
+        ) in self._replaced:  # as the function does, before it makes the next: one set of them is in memory, not two
+            source.tensor(leaves)._grad = None
         found = self.run(arrays)
         return [placed(a, i) for a, i in zip(found, self.where, strict=True)] if self.where else found
 
@@ -175,11 +196,23 @@ class Program:
         self._coming = [
             (k, source) for k, source in enumerate(self.sources) if source is not None and not isinstance(source, Held)
         ]
+        self._replaced = self._replaced_gradients()
         if backend == "reference":
             self.run = self._evaluated
         else:
             self._held = self._held_arrays()
             self._build()
+
+    def _replaced_gradients(self) -> list[Source]:
+        """Return the sources with large gradients that each call makes anew, and nothing reads as they were before."""
+        if self.decisions:  # perhaps another way will read them
+            return []
+        read = {source.of.key for source in self.sources if isinstance(source, Gradient)}
+        outputs = self.graph.outputs
+        return [
+            source for source, given in self.gradients
+            if given is not None and outputs[given].nbytes >= LARGE and source.key not in read
+        ]  # fmt: skip
 
     def _evaluated(self, arrays: Sequence[Any]) -> list[Any]:
         given = [np.asarray(a, v.spec.dtype.numpy) for a, v in zip(arrays, self.graph.inputs, strict=True)]
@@ -207,7 +240,9 @@ class Program:
     def planned(self, bound: Sequence[Any]) -> Plan:
         """Return a plan, for arrays that inputs are at every call, or None where they differ."""
         policy = self.policy if self.budget is None else "topological"  # whose memory is least
-        return planned(self.optimised or self.graph, bound, in_place=not self.decisions, policy=policy, devices=self.devices)
+        return planned(
+            self.optimised or self.graph, bound, in_place=not self.decisions, policy=policy, devices=self.devices
+        )
 
     def scramble(self) -> None:
         """Overwrite what the last call left in the memory of the plan, which no call may look at: for tests."""
@@ -222,7 +257,9 @@ class Program:
 
     def finish(self, found: Sequence[Any], leaves: Sequence[Any], recorded: dict[int, Any]) -> Any:
         """Write what is to be written, and return what the function returns."""
-        note = ((inf, "a compiled function", here(1)),)  # of any number: the last write is the only one that is remembered
+        note = (
+            (inf, "a compiled function", here(1)),
+        )  # of any number: the last write is the only one that is remembered
         for source, position in self.writes:
             tensor = source.held if type(source) is Held else source.tensor(leaves)
             array = found[position]
@@ -240,7 +277,12 @@ class Program:
         return tree.unflatten([made[r] for r in self.results], self.structure)
 
     def _made(
-        self, result: Result, found: Sequence[Any], leaves: Sequence[Any], recorded: dict[int, Any], made: dict[Result, Any]
+        self,
+        result: Result,
+        found: Sequence[Any],
+        leaves: Sequence[Any],
+        recorded: dict[int, Any],
+        made: dict[Result, Any],
     ) -> Any:
         item = result.item
         if result.kind == "value":
@@ -265,9 +307,9 @@ def capture(function: Callable[..., Any], leaves: Sequence[Any], structure: Any)
         NeedsValues, NotCapturable, NotYet: where it cannot be captured; and whatever the function raises.
     """
     begun = time.perf_counter()
-    level = Capture(decide, [leaf for leaf in leaves if isinstance(leaf, Tensor)])
     args, kwargs = tree.unflatten(leaves, structure)
     around = Surroundings(function, [leaf for leaf in leaves if not isinstance(leaf, (Tensor, *PLAIN))])
+    level = Capture(decide, [leaf for leaf in leaves if isinstance(leaf, Tensor)], around.enter)
     modes = _modes()
     try:
         with entered(level):
@@ -275,6 +317,8 @@ def capture(function: Callable[..., Any], leaves: Sequence[Any], structure: Any)
             if _modes() != modes:
                 _restore(modes)
                 raise NotCapturable("it leaves the grad mode or the default dtype changed")
+            if not _are_as_given(args, kwargs, leaves, structure):
+                raise NotCapturable("it changes a list or dictionary that it is given; return what it makes")
             program = _program(level, leaves, returned)
         if (name := level.modules.changed()) is not None:  # perhaps only the first time
             raise NotYet(f"it changes attributes of a module ({name}); write into tensors that are there with copy_()")
@@ -291,6 +335,12 @@ def capture(function: Callable[..., Any], leaves: Sequence[Any], structure: Any)
             program.guards.questions.append(question)
     program.seconds["capture"] = time.perf_counter() - begun
     return program
+
+
+def _are_as_given(args: Any, kwargs: Any, leaves: Sequence[Any], structure: Any) -> bool:
+    """Whether the lists and dictionaries among the arguments hold what they held."""
+    found, now = tree.flatten((args, kwargs))
+    return bool(now == structure) and all(a is b for a, b in zip(found, leaves, strict=True))
 
 
 def _modes() -> tuple[Any, ...]:
@@ -335,7 +385,14 @@ def _program(level: Capture, leaves: Sequence[Any], returned: Any) -> Program:
     program.hosts, program.effects = _hosts(level)
     program.places = [graph.inputs.index(host.values[0]) if host.values else 0 for host in program.hosts]
     guards = program.guards
-    guards.forms = [(s, form_of(level.original(s.tensor(leaves)))) for s in program.sources if isinstance(s, Held)]
+    same = [(finder.source(one), finder.source(other), offset) for one, other, offset in level.same]
+    same += finder.given_gradients()
+    read = dict.fromkeys(
+        s.held for s in (*program.sources, *(s for pair in same for s in pair[:2])) if isinstance(s, Held)
+    )
+    guards.forms = [(Held(tensor), form_of(level.original(tensor))) for tensor in read]
+    written = [source for source, _ in program.writes]
+    guards.apart = Apart([s for s in program.sources if s is not None], written, same) if written or same else None
     guards.grads = [(finder.source(t), before is not None) for t, before, read in level.grads.values() if read]
     guards.questions = [(ask, answer, "an option of an optimiser") for ask, answer in level.guards]
     guards.modules = level.modules.questions
@@ -365,6 +422,11 @@ class _Finder:
     def __init__(self, level: Capture, leaves: Sequence[Any]) -> None:
         self._arguments = {id(leaf): i for i, leaf in reversed(list(enumerate(leaves))) if isinstance(leaf, Tensor)}
         self._gradients = {id(before): tensor for tensor, before, _ in level.grads.values() if before is not None}
+
+    def given_gradients(self) -> list[tuple[Source, Source, int]]:
+        """Return the gradients that are arguments, too, and these, as pairs that lie in the same memory."""
+        found = {key: tensor for key, tensor in self._gradients.items() if key in self._arguments}
+        return [(Gradient(self.source(tensor)), Argument(self._arguments[key]), 0) for key, tensor in found.items()]
 
     def source(self, tensor: Any) -> Source:
         """Return where the tensor comes from."""
@@ -407,7 +469,9 @@ def _share_memory(found: Sequence[Any], made: dict[int, Result]) -> None:
         if base is not None:
             whole = made[id(base)]
         elif any(node_of(leaf) is not None for leaf in leaves):
-            raise NotCapturable("it returns tensors with a history that share memory, but not the tensor they are views of")
+            raise NotCapturable(
+                "it returns tensors with a history that share memory, but not the tensor they are views of"
+            )
         else:
             whole = made[storage] = Result("value", leaves[0]._payload.storage.value)
         for leaf in leaves:
@@ -419,7 +483,7 @@ def _share_memory(found: Sequence[Any], made: dict[int, Result]) -> None:
 def _overlap(one: Any, other: Any) -> bool:
     """Whether two tensors have elements in common."""
     try:
-        return bool(np.shares_memory(one._payload.array, other._payload.array, max_work=1000))
+        return bool(np.shares_memory(one._payload.array, other._payload.array, max_work=1000))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 

@@ -19,6 +19,11 @@ class Argument:
     def __init__(self, index: int) -> None:
         self.index = index
 
+    @property
+    def key(self) -> Any:
+        """What tells it from other sources."""
+        return "argument", self.index
+
     def tensor(self, leaves: Sequence[Any]) -> Any:
         """Return the tensor."""
         return leaves[self.index]
@@ -35,6 +40,11 @@ class Held:
     def __init__(self, held: Any) -> None:
         self.held = held
 
+    @property
+    def key(self) -> Any:
+        """What tells it from other sources."""
+        return "held", id(self.held)
+
     def tensor(self, leaves: Sequence[Any]) -> Any:
         """Return the tensor."""
         return self.held
@@ -50,6 +60,11 @@ class Gradient:
 
     def __init__(self, of: "Source") -> None:
         self.of = of
+
+    @property
+    def key(self) -> Any:
+        """What tells it from other sources."""
+        return "gradient", self.of.key
 
     def tensor(self, leaves: Sequence[Any]) -> Any:
         """Return the tensor."""
@@ -76,9 +91,7 @@ def _grows(tensor: Any) -> Any:
     node = tensor._node
     if node is None or node.extra is None:
         return node is not None
-    extra = node.extra
-    tables = extra.tensor_hooks, extra.pre_hooks, extra.post_hooks, extra.post_accumulate
-    return tuple(hook for table in tables for hook in table.values()) or True
+    return tuple(node.extra.hooks()) or True
 
 
 class Guards:
@@ -88,7 +101,7 @@ class Guards:
         forms: of the tensors that the function holds itself. grads: sources and whether they had a gradient. questions: to
             Python objects, with answers. modules: snapshots, asked only if any module of the process has changed.
         fixed: where objects are found, the objects, and a question to ask if another one is there: these cannot change.
-        moved: how often a tensor that the function holds got other memory.
+        moved: how often a tensor that the function holds got other memory. apart: says whether the tensors lie where they may.
     """
 
     def __init__(self) -> None:
@@ -98,6 +111,7 @@ class Guards:
         self.modules: list[tuple[Callable[[], Any], Any, str]] = []
         self.fixed: list[tuple[Callable[[], Any], Any, tuple[Callable[[], Any], Any, str]]] = []
         self.moved = 0
+        self.apart: Any = None
         self._changes = structure.changes
         self._seen: list[tuple[Any, Any, Any]] = []
 
@@ -120,6 +134,10 @@ class Guards:
                     return f"{source!r} has another shape, dtype, layout or requires_grad"
             self._seen = [(s.held, s.held._payload, s.held._node) for s, _ in self.forms]
             self.moved += 1
+            if self.apart is not None:
+                self.apart.moved()
+        if self.apart is not None and not self.apart.holds(leaves):
+            return "which of its tensors share memory"
         for k, (find, value, (ask, answer, name)) in enumerate(self.fixed):
             if find() is not value:
                 if ask() != answer:

@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from wengert.core.tensor import Tensor
-from wengert.graph.capture import NotYet
+from wengert.graph.refusals import NotYet
 
 __all__ = ["PLAIN", "Surroundings", "is_fixed", "seen", "told"]
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None), np.generic)
+SIMPLE = frozenset({int, float, complex, bool, str, bytes, type(None)})  # of which repr() tells everything
 LARGEST, DEEPEST = 64, 4  # items and nesting of containers that are looked into
 FOREIGN = ("wengert", "numpy", "builtins", "math")
+TABLES = ("_parameter_names", "_buffer_names", "_child_names")  # of modules, which know of changes in them
 EMPTY = object()
 
 
@@ -35,6 +37,8 @@ def seen(value: Any, kept: list[Any] | None = None, depth: int = 0) -> Any:
         kept.append(value)
     if isinstance(value, np.ndarray):
         return id(value), value.shape, value.strides, value.dtype, hash(value.tobytes())
+    if (fast := _told_at_once(value)) is not None:
+        return fast
     if depth < DEEPEST and not isinstance(value, Tensor):
         if isinstance(value, list | tuple | set | frozenset | dict) and len(value) <= LARGEST:
             items = value.items() if isinstance(value, dict) else value
@@ -42,6 +46,15 @@ def seen(value: Any, kept: list[Any] | None = None, depth: int = 0) -> Any:
         if _is_own(value):
             return id(value), *[(k, seen(v, kept, depth + 1)) for k, v in _attributes(value)]
     return id(value)
+
+
+def _told_at_once(value: Any) -> Any:
+    """Return what :func:`seen` makes of a list or dictionary of plain values alone; None for any other value."""
+    if type(value) is dict:
+        simple = len(value) <= LARGEST and all(type(v) in SIMPLE for pair in value.items() for v in pair)
+    else:
+        simple = type(value) in (list, tuple) and len(value) <= LARGEST and all(type(v) in SIMPLE for v in value)
+    return (type(value), repr(value)) if simple else None
 
 
 def is_fixed(value: Any) -> bool:
@@ -56,9 +69,18 @@ def _is_own(value: Any) -> bool:
     kind = type(value)
     if isinstance(value, type | types.ModuleType | types.FunctionType | types.MethodType):
         return False
-    if hasattr(kind, "named_parameters"):  # a module says itself what has changed
+    if _is_module(value):  # which says itself what has changed
         return False
-    return kind.__module__.partition(".")[0] not in FOREIGN and kind.__module__ != "functools"
+    return not _is_foreign(kind) and kind.__module__ != "functools"
+
+
+def _is_module(value: Any) -> bool:
+    return hasattr(type(value), "named_parameters")
+
+
+def _is_foreign(named: Any) -> bool:
+    """Whether a class or function is of a package that keeps no state of the user's."""
+    return str(named.__module__).partition(".")[0] in FOREIGN
 
 
 def _attributes(value: Any) -> list[tuple[str, Any]]:
@@ -93,8 +115,17 @@ class Surroundings:
             self._remember(other)
         self._before = [(name, get, seen(get(), self._kept)) for name, get in self._asked]
 
+    def enter(self, called: Any) -> None:
+        """Look into a module or another function that is about to be called though no name leads to it."""
+        known = len(self._asked)
+        if _is_module(called):
+            self._enter_module(called)
+        else:
+            self._enter(called)
+        self._before += [(name, get, seen(get(), self._kept)) for name, get in self._asked[known:]]
+
     def unchanged(self) -> Iterator[tuple[Callable[[], Any], Any, tuple[Callable[[], Any], Any, str]]]:
-        """Yield, for each thing, where it is found, what is there, and a question with its answer and a name, if it is as it was.
+        """Yield, for each thing that is as it was, where it is found, what is there, and a question with its answer and a name.
 
         Raises:
             NotYet: if the function has changed something; perhaps it does so only the first time.
@@ -135,8 +166,20 @@ class Surroundings:
             self._watch("an object that is called", lambda: function)
             self._enter_function(type(function).__call__)
 
+    def _enter_module(self, module: Any) -> None:
+        """Look into attributes that may change without the module's knowing, and what a call runs."""
+        if not _is_foreign(type(module)):
+            self._kept.append(module)
+            for name, value in vars(module).items():
+                if name not in TABLES and (isinstance(value, list | dict | set | np.ndarray) or _is_own(value)):
+                    self._watch(
+                        f"'{name}' of a module ({type(module).__name__})", functools.partial(vars(module).get, name)
+                    )
+        for function in (getattr(module.forward, "__func__", module.forward), *module.hooks_on_call()):
+            self._enter(function)
+
     def _enter_function(self, function: Any) -> None:
-        if str(function.__module__).partition(".")[0] in FOREIGN:
+        if _is_foreign(function):
             return
         self._kept.append(function)
         self._watch("a default", lambda: function.__defaults__)

@@ -17,10 +17,10 @@ from wengert.core.registry import ops
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array
 from wengert.errors import GraphError, TransformError
-from wengert.graph.capture import Host
 from wengert.graph.edit import apply
 from wengert.graph.files import Content, Path, packed, read, write
 from wengert.graph.ir import Graph
+from wengert.graph.outside import Host
 from wengert.graph.parser import parse, parse_literal
 from wengert.graph.text import literal
 

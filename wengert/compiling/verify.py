@@ -13,7 +13,7 @@ import numpy as np
 
 from wengert import tree
 from wengert.compiling.closeness import apart, numpy_only, tolerances
-from wengert.compiling.decisions import Different, generators_of, same
+from wengert.compiling.decisions import generators_of
 from wengert.compiling.faults import fault
 from wengert.compiling.program import Program
 from wengert.compiling.snapshot import Snapshot, equal
@@ -45,9 +45,7 @@ def verified(program: Program, leaves: Sequence[Any], name: str) -> Any:
     """
     before = Snapshot(program, leaves)
     given, found, states = _computed(program, leaves, before)
-    for number, decision in enumerate(program.decisions):
-        if not same(found[decision.position], decision.answer):
-            raise Different(number, found[decision.position])
+    program.check_decisions(found)
     args, kwargs = tree.unflatten(leaves, program.arguments)
     with numpy_only():
         returned = program.function(*args, **kwargs)

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from wengert.array.device import CPU, device, devices, index_of, made_there, placed
+from wengert.array.device import CPU, device, devices, index_of, made_there, placed, to_device
+from wengert.core.interpret import Payload
 from wengert.core.tensor import Tensor
 
 __all__ = ["MOVE", "common_device", "device_of", "made_on", "settle", "settle_beside"]
@@ -101,6 +102,8 @@ def made_on(array: Any, where: Any) -> Any:
     """
     if devices.several and where is None and (index_of(array.dtype) is not None or _inside()):
         return array
+    if isinstance(array, Payload) and devices.several:
+        return array.placed(devices.default if where is None else to_device(where).index or 0)
     return made_there(array, where)
 
 

@@ -83,6 +83,14 @@ class Payload:
         """
         raise TransformError(self.level.refusal(what))
 
+    def placed(self, index: int) -> "Payload":
+        """Return it as what lies on the logical device of a number.
+
+        Raises:
+            TransformError: where a level has tensors of the first device only.
+        """
+        raise TransformError(f"{self.level.title} makes no new tensors on cpu:{index}; make them outside, or use .to()")
+
     def check_alive(self) -> None:
         """Refuse to be used after the end of the level."""
         if not self.level.alive:

@@ -6,7 +6,7 @@ Nodes never hold the tensor they belong to (a leaf holds it weakly), so graphs h
 """
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
@@ -81,6 +81,11 @@ class Extra:
         self.post_accumulate: dict[int, Callable[[Any], Any]] = {}
         self.retain: weakref.ref[Any] | None = None
         self.metadata: dict[Any, Any] = {}
+
+    def hooks(self) -> Iterator[Callable[..., Any]]:
+        """Yield all hooks."""
+        for table in (self.tensor_hooks, self.pre_hooks, self.post_hooks, self.post_accumulate):
+            yield from table.values()
 
 
 class Freed:

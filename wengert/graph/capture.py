@@ -5,8 +5,7 @@ from outside, are entered in the graph instead of being run. Everything else is 
 records, backward walks, hooks run, optimisers step.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,64 +14,21 @@ from wengert.array.device import devices, index_of, unplaced
 from wengert.array.dtype import dtype_of
 from wengert.core.devices import common_device
 from wengert.core.interpret import Level, Payload
+from wengert.core.node import next_sequence
 from wengert.core.operator import Op, Spec
 from wengert.core.place import Place, here
 from wengert.core.registry import operators
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array, node_of, version_of
-from wengert.errors import CaptureError, TransformError
+from wengert.errors import TransformError
 from wengert.graph.ir import Graph, Value
 from wengert.graph.modules import Modules
 from wengert.graph.operations import Draw, Formula
+from wengert.graph.outside import Host, outside
+from wengert.graph.refusals import NeedsValues, NotCapturable, NotYet
 from wengert.graph.storage import Storage, Traced, array_of, has_history, located, memory_order, spec_of, stand_in
 
-__all__ = ["Capture", "Host", "NeedsValues", "NotCapturable", "NotYet", "capturing", "outside"]
-
-
-class NotCapturable(CaptureError):  # noqa: N818 - what it says, not what went wrong
-    """The program does something that no graph can say."""
-
-
-class NotYet(CaptureError):  # noqa: N818 - what it says, not what went wrong
-    """The program is to run once as it is before it is captured."""
-
-
-class NeedsValues(CaptureError):  # noqa: N818 - what it says, not what went wrong
-    """The program asks for the values of a tensor while it is being captured.
-
-    Attributes:
-        place: the line that asked.
-    """
-
-    def __init__(self, message: str, place: Place) -> None:
-        super().__init__(message)
-        self.place = place
-
-
-@contextmanager
-def outside() -> Iterator[None]:
-    """Run a block as if nothing were being captured: what it does is done once, now."""
-    state = thread.state
-    levels, state.levels = state.levels, []
-    state.update()
-    try:
-        yield
-    finally:
-        state.levels = levels
-        state.update()
-
-
-class Host:
-    """Something that Python does at each call: ``do()`` gives the numbers for some inputs of the graph, or just acts.
-
-    Attributes:
-        numbers: those of the call that was captured.
-    """
-
-    __slots__ = ("do", "numbers", "values")
-
-    def __init__(self, do: Callable[[], Any], values: tuple[Value, ...], numbers: tuple[Any, ...] = ()) -> None:
-        self.do, self.values, self.numbers = do, values, numbers
+__all__ = ["Capture", "capturing"]
 
 
 class Capture(Level):
@@ -88,14 +44,21 @@ class Capture(Level):
         arguments: the tensors that come with each call, by identity; views among them are memory of their own.
         devices: of inputs and constants, where there are several: their numbers.
         decisions: values that the function asked for, what they were, and the line.
+        same: pairs of tensors from outside on the same memory, the second one so many bytes behind the first.
         entries: the nodes of tensors from outside, through which gradients leave, and the tensors.
+
+    Args:
+        called: is told of modules that are called, and of hooks.
     """
 
     title = "a function that is being compiled"
     takes_plain = True
 
     def __init__(
-        self, decide: Callable[["Capture", Value, str], Any] | None = None, arguments: Sequence[Any] = ()
+        self,
+        decide: Callable[["Capture", Value, str], Any] | None = None,
+        arguments: Sequence[Any] = (),
+        called: Callable[[Any], None] = lambda function: None,
     ) -> None:
         super().__init__()
         self.graph = Graph()
@@ -105,14 +68,16 @@ class Capture(Level):
         self.hosts: list[Host] = []
         self.guards: list[tuple[Callable[[], Any], Any]] = []
         self.devices: dict[Value, int] = {}
-        self.modules = Modules()
+        self.modules, self._called = Modules(called), called
         self.arguments = {id(t): t for t in arguments}
         self.entries: dict[Any, Any] = {}
         self._decide = decide
         self.decisions: list[tuple[Value, Any, Place]] = []
+        self.same: list[tuple[Any, Any, int]] = []
         self._storages: dict[Any, Storage] = {}
         self._held: list[Any] = []  # tensors whose identity is a key here
         self._adopted: list[tuple[Any, Any, Any]] = []
+        self._begun = next_sequence()
         self._before = [(t, t._payload, t._node, t._view) for t in arguments]
         self._wrote: dict[int, Storage] = {}
         self._versions: dict[int, tuple[Any, int, Any]] = {}
@@ -122,9 +87,9 @@ class Capture(Level):
     def run(self, op: Op, values: list[Any]) -> tuple[Any, ...]:
         inputs = op.signature.inputs
         arguments = tuple(self._argument(v) if i in inputs else v for i, v in enumerate(values))
-        where = common_device(op, values) if devices.several else None
         found = self._view(op, values, arguments) if op.view else None
-        return located(found or self.call(op, arguments, self._specs(op, values), here(1)), where)
+        found = found or self.call(op, arguments, self._specs(op, values), here(1))
+        return located(found, common_device(op, values)) if devices.several else found
 
     def call(self, op: Any, arguments: tuple[Any, ...], specs: Any, place: Place) -> tuple[Any, ...]:
         """Enter a node, and return its results as tensors with memory of their own."""
@@ -208,7 +173,16 @@ class Capture(Level):
         out._node, out._cell = node_of(tensor), version_of(tensor)
         if out._node is not None and type(tensor._payload) is np.ndarray:
             self.entries.setdefault(out._node, tensor)
+            if out._node.extra is not None:
+                for hook in out._node.extra.hooks():
+                    self._called(hook)
         return out
+
+    def lift_all(self, arguments: Sequence[Any]) -> None:
+        """Take note of the tensors that a user's operation is given: a gradient may go to those that it does not look at."""
+        for argument in arguments:
+            if isinstance(argument, Tensor) and type(argument._payload) is np.ndarray:
+                self.lift(argument)
 
     def payload_of(self, tensor: Any) -> Any:
         """Return the payload of another tensor on the memory of one: what is written through either is seen by both."""
@@ -220,8 +194,13 @@ class Capture(Level):
         if isinstance(array, Payload):
             raise NotCapturable(f"a tensor of {array.level.title} is used by a function that is compiled below it")
         view = tensor._view
-        if view is not None and id(tensor) not in self.arguments:
-            base = view.base
+        base = None if view is None else view.base
+        if (
+            base is not None
+            and (id(tensor) not in self.arguments or id(base) in self.arguments)
+            and self._lies_in(array, base)
+        ):
+            self._are_same(base, tensor, array)
             held = base._payload if isinstance(base._payload, Traced) else self._lifted(base)._payload
             made = Traced(self, held.storage, view.chain, held.storage.value, array)
             made.seen = None  # type: ignore[assignment]
@@ -237,6 +216,8 @@ class Capture(Level):
         key = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
         found = self._storages.get(key)
         if found is not None:
+            if found.source is not None:
+                self._are_same(found.source, tensor, array)
             return found
         spec = Spec(array.shape, dtype_of(array.dtype))
         if id(array) in self.inside:
@@ -252,6 +233,16 @@ class Capture(Level):
         self._storages[key] = storage
         self._held.append((tensor, array))
         return storage
+
+    def _lies_in(self, array: Any, base: Any) -> bool:
+        """Whether a view looks at its base's memory; ``.data`` may have been set to another array."""
+        return bool(np.may_share_memory(self.array(base), array))
+
+    def _are_same(self, one: Any, other: Any, array: Any) -> None:
+        """Take note of two tensors on the same memory."""
+        if other is not one:
+            starts = [a.__array_interface__["data"][0] for a in (self.array(one), array)]
+            self.same.append((one, other, starts[1] - starts[0]))
 
     def born(self, tensor: Any) -> None:
         """Take note of a plain tensor that was made while the function ran."""
@@ -292,9 +283,10 @@ class Capture(Level):
             whole = self._apply("view_write", storage.value, value, held.chain)
         else:
             whole = value
+        if devices.several:
+            self.devices.setdefault(whole, index_of(held.dtype) or 0)
         storage.value = whole
-        held.value = value
-        held.seen = whole
+        held.value, held.seen = value, whole
         if storage.source is not None:
             self._wrote[id(storage)] = storage
         cell = version_of(tensor)
@@ -316,6 +308,18 @@ class Capture(Level):
 
     def owned(self, tensor: Any, source: Any) -> Any:
         return tensor
+
+    def check_walk(self, nodes: Collection[Any]) -> None:
+        """Refuse a backward walk that visits ``nodes`` recorded before the function began: another call has another history.
+
+        Raises:
+            NotCapturable: if it goes on from one of them.
+        """
+        for node in nodes:
+            if node.sequence < self._begun and any(after in nodes for after in node.inputs if after is not None):
+                raise NotCapturable(
+                    "it walks back through what was computed before it was called; compute that inside, or walk outside"
+                )
 
     def array(self, tensor: Any) -> Any:
         """Return the array of a tensor from outside, also where it was written to."""

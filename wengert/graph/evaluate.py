@@ -8,10 +8,11 @@ import numpy as np
 from wengert.core.apply import execute
 from wengert.core.operator import Op
 from wengert.core.tensor import Tensor, from_array
+from wengert.errors import TransformError
 from wengert.graph.ir import Graph, Node, Value, replaced
 from wengert.tape.modes import no_grad
 
-__all__ = ["compute", "evaluate"]
+__all__ = ["applied", "compute", "evaluate"]
 
 
 def compute(node: Node, arrays: Callable[[Value], Any]) -> list[Any]:
@@ -53,6 +54,25 @@ def evaluate(
                 if not left[value]:
                     held.pop(value, None)
     return {value: _apart(held[value], inputs) for value in graph.results}
+
+
+def applied(graph: Graph, tensors: Sequence[Any]) -> list[Any]:
+    """Return the outputs of a graph for tensors, of any transform: its operators are called as a user calls them.
+
+    Raises:
+        TransformError: if a transform meets an operation that has nothing but arrays.
+    """
+    held = {value: from_array(array) for value, array in graph.constants.items()}
+    held.update(zip(graph.inputs, tensors, strict=True))
+    for node in graph.nodes:
+        if isinstance(node.op, Op):
+            result = execute(node.op, list(replaced(node.arguments, held.__getitem__)))
+        elif all(type(held[v]._payload) is np.ndarray for v in node.inputs):
+            result = list(map(from_array, node.op.compute(replaced(node.arguments, lambda v: held[v]._payload))))
+        else:
+            raise TransformError(f"{node.op.name} in a compiled function cannot be transformed; call it uncompiled")
+        held.update(zip(node.results, (result,) if isinstance(result, Tensor) else result, strict=True))
+    return [held[value] for value in graph.outputs]
 
 
 def _apart(array: Any, inputs: Sequence[Any]) -> Any:

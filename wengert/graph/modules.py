@@ -9,11 +9,15 @@ __all__ = ["Modules"]
 class Modules:
     """Modules by identity, as they are when they are first used.
 
+    Args:
+        called: is told of each.
+
     Attributes:
         questions: for each a function that returns its snapshot, the snapshot, and the name of its class.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, called: Callable[[Any], None]) -> None:
+        self._called = called
         self.questions: list[tuple[Callable[[], Any], Any, str]] = []
         self._members: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._seen: dict[int, Any] = {}
@@ -25,6 +29,7 @@ class Modules:
                 self._seen[id(part)] = part
                 self.questions.append((part.snapshot, part.snapshot(), type(part).__name__))
                 self._members.append((part.__dict__, part.__dict__.copy()))
+                self._called(part)
 
     def changed(self) -> str | None:
         """Return the class of a module that is no longer what it was; None if there is none."""

@@ -1,15 +1,19 @@
-"""Operations of a graph that are no declared operators: random draws, formulas of optimisers, and what passes fuse."""
+"""Operations of a graph that are no declared operators: random draws, functions of Python, formulas of optimisers, and what
+passes fuse."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from wengert.core.operator import Spec
 from wengert.core.state import thread
+from wengert.core.tensor import from_array
 from wengert.graph.evaluate import evaluate
 from wengert.graph.ir import Graph
+from wengert.tape.modes import no_grad
 
-__all__ = ["Draw", "Formula", "Fused"]
+__all__ = ["Callback", "Draw", "Formula", "Fused"]
 
 
 class Draw:
@@ -30,6 +34,46 @@ class Draw:
     def compute(self, arguments: Sequence[Any]) -> list[Any]:
         """Draw; the arguments are the sampler's parameters."""
         return [self.generator.take(self.sampler, self.shape, list(arguments))]
+
+
+class Callback:
+    """A function of Python, which nobody looks into. It is called once in each run, in the order of the program.
+
+    Args:
+        name: for people. function: from arguments, tensors where the node has values, to tensors. It gets copies, which it may
+            change and keep: the memory of a program is used again.
+        specs: of its results.
+    """
+
+    __slots__ = ("function", "name", "specs")
+    single = False
+    effect = True
+
+    def __init__(self, name: str, function: Callable[..., Any], specs: Sequence[Spec]) -> None:
+        self.name, self.function, self.specs = name, function, tuple(specs)
+
+    def compute(self, arguments: Sequence[Any]) -> list[Any]:
+        """Call the function.
+
+        Raises:
+            RuntimeError: if it returns what it did not promise; and whatever it raises.
+        """
+        copies: dict[int, Any] = {}  # an array that is given twice is one tensor, as it was for the program
+
+        def tensor(array: Any) -> Any:
+            if id(array) not in copies:
+                copies[id(array)] = from_array(np.array(array, order="K"))
+            return copies[id(array)]
+
+        with no_grad():
+            found = self.function(*[tensor(a) if isinstance(a, np.ndarray) else a for a in arguments])
+        for k, (result, spec) in enumerate(zip(found, self.specs, strict=True)):
+            if tuple(result.shape) != spec.shape or result.dtype is not spec.dtype:
+                raise RuntimeError(
+                    f"{self.name}() gave {result.dtype.name}{list(result.shape)} for its result {k}; its shape rule says "
+                    f"{spec.dtype.name}{list(spec.shape)}, and a compiled function relies on that"
+                )
+        return [result._payload for result in found]
 
 
 class Formula:

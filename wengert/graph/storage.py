@@ -105,6 +105,13 @@ class Traced(Payload):
 
     exported = values
 
+    def placed(self, index: int) -> "Traced":
+        """Note that it is on the logical device of a number, as what nothing was given to make it from."""
+        self.level.devices[self.value] = index
+        self.array = placed(self.array, index)
+        self.dtype = self.array.dtype
+        return self
+
     def detached(self) -> "Traced":
         """Return the payload without history: itself."""
         return self

@@ -16,6 +16,7 @@ from wengert.core.registry import operators, ops, register, withdraw
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, alias, from_array, wrote
 from wengert.errors import DeclarationError, MissingRuleError
+from wengert.library.capturing import entered
 from wengert.library.opaque import Opaque, grouped
 from wengert.library.schema import checks_of, infer_schema, returns_of, with_markers
 
@@ -210,10 +211,8 @@ class CustomOpDef:
         counts = tuple(len(v) if isinstance(v, list | tuple) and i in self.op.signature.inputs else None
                        for i, v in enumerate(values))  # fmt: skip
         flat = [x for v, n in zip(values, counts, strict=True) for x in (v if n is not None else (v,))]
-        for i in self.mutated:
-            for t in values[i] if isinstance(values[i], list | tuple) else (values[i],):
-                if t is not None:
-                    check_writable(self.name, t)
+        for t in self.changed(values):
+            check_writable(self.name, t)
         at, names = self.op.signature.positional, self.op.signature.names
         for name, value in zip(names[at:], values[at:], strict=True):
             if isinstance(value, Tensor) and value.requires_grad and thread.state.grad:
@@ -229,16 +228,22 @@ class CustomOpDef:
         found = self._function.apply(counts, *flat)
         return None if self._returns == "none" else list(found) if self._returns == "list" else found
 
+    def changed(self, values: list[Any]) -> list[Any]:
+        """Return the tensors among the arguments of a call that it changes in place."""
+        found = [values[i] for i in self.mutated]
+        return [t for v in found for t in (v if isinstance(v, list | tuple) else (v,)) if t is not None]
+
     def invoke(self, counts: tuple[Any, ...], flat: tuple[Any, ...]) -> Any:
-        """Run the function on tensors without history and check what it returns."""
+        """Run the function on tensors without history and check what it returns; enter it in a program that is captured."""
+        captures = thread.state.captures
+        if captures is not None:
+            return entered(self, captures, counts, flat)
         flat = tuple(alias(v) if isinstance(v, Tensor) else v for v in flat)
         values = grouped(counts, flat)
         at, names = self.op.signature.positional, self.op.signature.names
         result = self._kernels["cpu"](*values[:at], **dict(zip(names[at:], values[at:], strict=True)))
-        for i in self.mutated:
-            for t in values[i] if isinstance(values[i], list | tuple) else (values[i],):
-                if t is not None:
-                    wrote(t, self.name)
+        for t in self.changed(values):
+            wrote(t, self.name)
         return self._checked(result, flat)
 
     def _checked(self, result: Any, flat: tuple[Any, ...]) -> Any:
@@ -270,6 +275,11 @@ class CustomOpDef:
             "batching": (self._function.batch_rule, "register_vmap"),
         }
         return {kind: f"none; {how} gives one" if rule is None else f"by {how}" for kind, (rule, how) in rules.items()}
+
+    @property
+    def returns_nothing(self) -> bool:
+        """True if the function returns None."""
+        return self._returns == "none"
 
     @property
     def returns_list(self) -> bool:

@@ -8,6 +8,7 @@ place) raises :class:`Untraceable` here and stays a NumPy kernel.
 import math
 import operator
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +27,7 @@ class Untraceable(Exception):  # noqa: N818 - not a failure: the kernel stays wh
     """What a kernel does has no meaning for one element."""
 
 
+@lru_cache(maxsize=64)
 def name_of(dtype: Any) -> str:
     """Return the name kernels have for a NumPy dtype.
 

@@ -16,6 +16,7 @@ __all__ = [
     "add_hook",
     "call_with_hooks",
     "everywhere",
+    "hook_functions",
     "register_module_forward_hook",
     "register_module_forward_pre_hook",
     "register_module_full_backward_hook",
@@ -98,6 +99,12 @@ def _hooks(module: Any, table: str) -> dict[int, Any]:
     """The hooks of one kind: those of all modules, then the module's own."""
     own = {} if module._hooks is None else getattr(module._hooks, table)
     return {**getattr(everywhere, table), **own}
+
+
+def hook_functions(module: Any) -> list[Hook]:
+    """Return the functions of the hooks, the module's own and those of all modules, that a call or its backward runs."""
+    found = [h for t in ("forward_pre", "forward", "backward_pre", "backward") for h in _hooks(module, t).values()]
+    return [h.call if isinstance(h, ForwardHook) else h for h in found]
 
 
 def _run_pre_hooks(module: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:

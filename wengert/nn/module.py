@@ -9,7 +9,7 @@ from wengert.core.state import thread
 from wengert.core.structure import structure
 from wengert.core.tensor import Tensor
 from wengert.nn import state
-from wengert.nn.hooks import ForwardHook, ModuleHooks, add_hook, call_with_hooks, everywhere
+from wengert.nn.hooks import ForwardHook, ModuleHooks, add_hook, call_with_hooks, everywhere, hook_functions
 from wengert.nn.members import Members
 from wengert.tape.hooks import RemovableHandle
 from wengert.tape.modes import no_grad
@@ -60,6 +60,14 @@ class Module(Members):
                 _refuse_no_tensor(self, args, error)
                 raise
         return call_with_hooks(self, args, kwargs)
+
+    def hooks_on_call(self) -> list[Callable[..., Any]]:
+        """Return the functions of the hooks that a call, and backward through it, runs."""
+        return hook_functions(self)
+
+    def snapshot(self) -> tuple[Any, ...]:
+        """Return what decides how the module computes, for comparison: its members, and hooks on all modules."""
+        return (*super().snapshot(), everywhere.told())
 
     # ---- modes and gradients ---------------------------------------------------------
 

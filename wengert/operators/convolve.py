@@ -6,7 +6,6 @@ derivatives are the other two, to any order. The transposed convolution is ``con
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from wengert.core.arguments import Number
@@ -17,81 +16,12 @@ from wengert.errors import ShapeError
 from wengert.kernels import convolution as kernels
 from wengert.operators.checks import batched, per_dim, same_dtype
 from wengert.operators.convolve_batch import conv_batch, conv_input_batch, conv_weight_batch
+from wengert.operators.convolve_shapes import Sizes, check_bias, conv_spec, flops, transposed_size
 
 __all__ = [
     "conv", "conv1d", "conv2d", "conv3d", "conv_input", "conv_tbc", "conv_transpose1d", "conv_transpose2d",
     "conv_transpose3d", "conv_weight", "convolution",
 ]  # fmt: skip
-
-Sizes = Sequence[int]
-
-
-# ---- shapes
-
-
-def _check(name: str, weight: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int) -> None:
-    """Refuse parameters that no input fits."""
-    for what, values, least in (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1)):
-        if any(v < least for v in values):
-            raise ShapeError(f"{name}(): {what} must be at least {least}, got {tuple(values)}")
-    if groups < 1:
-        raise ShapeError(f"{name}(): groups must be at least 1, got {groups}")
-    if not weight[0] or weight[0] % groups:
-        raise ShapeError(
-            f"{name}(): groups={groups} must divide the first size of the weight, got shape {tuple(weight)}"
-        )
-
-
-def _conv_shape(
-    input: Sizes, weight: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
-) -> tuple[int, ...]:
-    """Return the shape of a convolution.
-
-    Raises:
-        ShapeError: if channels or groups do not fit, or the kernel is larger than the padded input.
-    """
-    name = f"conv{len(stride)}d"
-    if len(weight) != len(input):
-        raise ShapeError(
-            f"{name}(): weight must have {len(input)} dimensions, (out, in / groups, *kernel), got {tuple(weight)}"
-        )
-    _check(name, weight, stride, padding, dilation, groups)
-    if input[1] != weight[1] * groups:
-        raise ShapeError(
-            f"{name}(): weight of shape {tuple(weight)} with groups={groups} needs an input of {weight[1] * groups} "
-            f"channels, got {input[1]} in shape {tuple(input)}"
-        )
-    reach = [d * (k - 1) + 1 for k, d in zip(weight[2:], dilation, strict=True)]
-    padded = [s + 2 * p for s, p in zip(input[2:], padding, strict=True)]
-    if any(r > s for r, s in zip(reach, padded, strict=True)):
-        raise ShapeError(
-            f"{name}(): the kernel is larger than the input: it reaches over {tuple(reach)} elements, the input has "
-            f"{tuple(padded)} with its padding (input {tuple(input)}, weight {tuple(weight)})"
-        )
-    return (input[0], weight[0], *[(s - r) // t + 1 for s, r, t in zip(padded, reach, stride, strict=True)])
-
-
-def _check_bias(name: str, bias: Sizes, channels: int) -> None:
-    if tuple(bias) != (channels,):
-        raise ShapeError(
-            f"{name}(): bias must have shape ({channels},), one number per output channel, got {tuple(bias)}"
-        )
-
-
-def _conv_spec(
-    input: Spec, weight: Spec, bias: Spec | None, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
-) -> Spec:
-    name = f"conv{len(stride)}d"
-    same_dtype(name, input=input, weight=weight, bias=bias)
-    shape = _conv_shape(input.shape, weight.shape, stride, padding, dilation, groups)
-    if bias is not None:
-        _check_bias(name, bias.shape, shape[1])
-    return Spec(shape, input.dtype)
-
-
-def _flops(input: Spec, weight: Spec, bias: Any, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int) -> int:
-    shape = _conv_shape(input.shape, weight.shape, stride, padding, dilation, groups)
-    return 2 * math.prod(shape) * math.prod(weight.shape[1:])
 
 
 # ---- the three maps
@@ -152,8 +82,8 @@ def _conv_samples(s: Any) -> list[Any]:
     },
     holomorphic=True,
     batch=conv_batch,
-    spec=_conv_spec,
-    cost=_flops,
+    spec=conv_spec,
+    cost=flops,
     home=(),
     samples=_conv_samples,
 )
@@ -162,7 +92,7 @@ def conv(
     groups: Any = 1,
 ) -> Any:  # fmt: skip
     """Correlate ``input`` (N, C, *spatial) with ``weight`` (O, C / groups, *kernel) and add a bias per channel."""
-    _conv_spec(input, weight, bias, stride, padding, dilation, groups)
+    conv_spec(input, weight, bias, stride, padding, dilation, groups)
     out = kernels.convolution(input, weight, stride, padding, dilation, groups)
     if bias is not None:
         out += bias.reshape(-1, *(1,) * len(stride))
@@ -358,35 +288,6 @@ def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
 # ---- transposed convolution
 
 
-def _transposed_size(
-    name: str, input: Sizes, weight: Sizes, stride: Sizes, padding: Sizes, output_padding: Sizes, dilation: Sizes,
-    groups: int,
-) -> tuple[int, ...]:  # fmt: skip
-    """Return the spatial shape of a transposed convolution.
-
-    Raises:
-        ShapeError: if channels or groups do not fit, or nothing would be left.
-    """
-    _check(name, weight, stride, padding, dilation, groups)
-    if input[1] != weight[0]:
-        raise ShapeError(
-            f"{name}(): weight of shape {tuple(weight)}, (in, out / groups, *kernel), needs an input of {weight[0]} "
-            f"channels, got {input[1]} in shape {tuple(input)}"
-        )
-    if any(o < 0 or o >= max(s, d) for o, s, d in zip(output_padding, stride, dilation, strict=True)):
-        raise ShapeError(
-            f"{name}(): output_padding must be smaller than stride or dilation, got output_padding "
-            f"{tuple(output_padding)}, stride {tuple(stride)}, dilation {tuple(dilation)}"
-        )
-    sizes = zip(input[2:], weight[2:], stride, padding, output_padding, dilation, strict=True)
-    found = tuple((n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, k, s, p, o, d in sizes)
-    if any(size < 1 for size in found):
-        raise ShapeError(
-            f"{name}(): the result of shape {tuple(input)} would have spatial shape {found}; use less padding"
-        )
-    return found
-
-
 def _transpose(
     dims: int, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, output_padding: Any, groups: int,
     dilation: Any,
@@ -402,11 +303,11 @@ def _transpose(
     output_padding = per_dim(name, "output_padding", output_padding, dims)
 
     def run(x: Any) -> Any:
-        size = _transposed_size(name, x.shape, weight.shape, stride, padding, output_padding, dilation, groups)
+        size = transposed_size(name, x.shape, weight.shape, stride, padding, output_padding, dilation, groups)
         out = ops.conv_input(x, weight, size, stride, padding, dilation, groups)
         if bias is None:
             return out
-        _check_bias(name, bias.shape, out.shape[1])
+        check_bias(name, bias.shape, out.shape[1])
         return out + ops.reshape(bias, (-1, *(1,) * dims))
 
     return batched(name, dims, input, run)

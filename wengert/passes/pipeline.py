@@ -23,6 +23,7 @@ from wengert.passes.prune import prune
 from wengert.passes.rewriting import duplicate
 from wengert.passes.share import share
 from wengert.passes.simplify import simplify
+from wengert.passes.spare import spare
 
 __all__ = ["KINDS", "PIPELINE", "Options", "Stage", "optimise"]
 
@@ -67,6 +68,7 @@ PIPELINE: Final = (
     Stage("formulas", "formulas", lambda graph, options: fuse_formulas(graph)),
     Stage("products", "product", lambda graph, options: fuse_products(graph)),
     Stage("pointwise", "pointwise", lambda graph, options: fuse_pointwise(graph, options.fusible, options.reductions)),
+    Stage("spare", "pointwise", lambda graph, options: spare(graph)),
     Stage("copies", "", lambda graph, options: copies(graph)),
     Stage("order", "", lambda graph, options: order(graph)),
     Stage("prune_last", "", lambda graph, options: prune(graph)),

@@ -18,7 +18,7 @@ from wengert.passes.traffic import bytes_of
 __all__ = ["LARGEST", "REDUCTIONS", "fuse_pointwise"]
 
 LARGEST: Final = 192  # nodes of one kernel
-ARRAYS: Final = 12  # that one kernel reads: more drive each other's lines out of the first cache, and confuse prefetching
+ARRAYS: Final = 12  # that one kernel reads: more drive one another out of the first cache
 REDUCTIONS: Final = frozenset({"all", "amax", "amin", "any", "mean", "sum", "sum_to_size"})
 
 

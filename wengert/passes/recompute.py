@@ -118,7 +118,8 @@ class _Known:
     """A graph, with what does not change.
 
     Attributes:
-        place: of each node. longest: how many nodes may be computed again for one value. seconds: of each node; clock: when each begins, if none is computed again.
+        place: of each node. longest: how many nodes may be computed again for one value. seconds: of each node; clock: when
+            each begins, if none is computed again.
         memory: for each value that nodes make the number of the memory that it lies in; None: one that is always there.
         size, maker, members, uses: of each memory: its bytes, the node that fills it, the values that lie in it, and
             where it is read, in order; outputs are read at the end.

@@ -18,7 +18,7 @@ from wengert.runtime import eager
 from wengert.runtime.contraction import matmul
 from wengert.runtime.drawing import draw
 from wengert.runtime.moves import MOVES
-from wengert.runtime.pointwise import Expression
+from wengert.runtime.pointwise import expression
 from wengert.runtime.recording import Recording, ascontiguous, reshaped
 from wengert.tape.modes import no_grad
 
@@ -146,11 +146,11 @@ def _launch(name: str, found: Any, held: Sequence[Any], outs: Sequence[Any], rec
     Raises:
         Untraceable: if there is no kernel for arrays that lie like these.
     """
-    expression = Expression(name, found, [a.dtype for a in held], ())
-    plan = expression.plan(held, outs)
+    made = expression(name, tuple(found), tuple(a.dtype for a in held))
+    plan = made.plan(held, outs)
     if plan is None or plan(held, outs) is NotImplemented:
         raise Untraceable("no kernel for this layout")
-    recording.kept += [expression, plan, *held, *outs]
+    recording.kept += [made, plan, *held, *outs]
 
 
 def _run(body: Graph, tensors: list[Any]) -> list[Any]:

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from wengert.errors import OutOfMemoryError
 from wengert.graph.devices import device_of_node, placements
 from wengert.graph.ir import Graph, Node, Value
 from wengert.runtime.concurrent import Concurrent, Expected, Unit, jobs, units_of
@@ -36,9 +37,7 @@ from wengert.runtime.tasks import processors
 
 __all__ = ["GAIN", "GROWTH", "planned"]
 
-GAIN: Final = (
-    1.1  # times as fast as in order, from which on nodes overlap: less may be lost to caches, which are not simulated
-)
+GAIN: Final = 1.1  # times as fast as in order, from which on nodes overlap: less may be lost in caches
 LEAST: Final = 3e-5  # seconds that must be gained: each part of a plan is a call of its own, and starts other threads
 GROWTH: Final = 1.5  # times the memory
 SPARE: Final = 1 << 20  # bytes that may be added in any case
@@ -68,7 +67,10 @@ def planned(
     for lives in (again.lives, in_order(len(graph.nodes))):
         seats = again.seats if lives is again.lives else [0] * len(graph.nodes)
         expected = Expected(lives, seats, chosen, machine, again.queues)
-        found = Plan(again.graph, bound, in_place=in_place, expected=expected)
+        try:
+            found = Plan(again.graph, bound, in_place=in_place, expected=expected)
+        except OutOfMemoryError:  # there is no room for two plans at once
+            return plan
         if found.nbytes <= GROWTH * plan.nbytes + SPARE or lives is not again.lives:
             break
     return found if _gains(again.in_order, again.makespan_of(found)) else plan
@@ -124,9 +126,7 @@ class _Order:
                 if value in looked_at:  # the check of one node is for all that come after it
                     found[k].append(looked_at[value])
             for value in node.results:
-                if (
-                    value in written
-                ):  # perhaps in the memory of an input: not before others have read and checks have passed
+                if value in written:  # perhaps where an input lies: others have read it by then, and checks have passed
                     found[k] += [*readers[written[value]], *serial]
             for value in node.inputs:
                 if value in readers:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from wengert.graph.ir import Graph, Node, Value
-from wengert.graph.operations import Draw, Formula, Fused
+from wengert.graph.operations import Callback, Draw, Formula, Fused
 from wengert.runtime.arena import ALIGNMENT
 
 __all__ = ["LARGE", "handed_out", "in_place", "replaces", "reserved"]
@@ -82,7 +82,7 @@ def _reads_once(node: Node, target: Value) -> bool:
 
 def _is_elementwise(op: Any) -> bool:
     """Whether an operation reads an element of its arguments only where it writes the result's, so that they may be one."""
-    if isinstance(op, Draw):
+    if isinstance(op, Callback | Draw):
         return False
     if isinstance(op, Fused):
         return op.kind in ("pointwise", "formulas")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from wengert.runtime.launch import Launcher, number_bits, pointer
 from wengert.runtime.pool import empty
 from wengert.runtime.recent import Recent
 
-__all__ = ["Expression", "Plan", "Pointwise", "computed"]
+__all__ = ["Expression", "Plan", "Pointwise", "computed", "expression"]
 
 TASK = 16384  # elements that one thread takes at a time: 64 KiB of float32 for each array
 PLANS = 1024  # how many shapes a function remembers
@@ -169,6 +170,14 @@ def _shape(scalars: Sequence[Scalar]) -> tuple[int, int]:
     return max(2, host().vector_bytes * 8 // widest), 4 if short else 1
 
 
+@lru_cache(maxsize=PLANS)
+def expression(
+    name: str, results: tuple[Any, ...], kinds: tuple[Any, ...], numbers: tuple[int, ...] = ()
+) -> Expression:
+    """Return an :class:`Expression`, and the same one again: with it come the kernels that were made for it."""
+    return Expression(name, results, kinds, numbers)
+
+
 def computed(name: str, result: Scalar, dtype: Any, *arguments: Any) -> Any:
     """Return an expression of the elements of arrays, in one array.
 
@@ -178,9 +187,9 @@ def computed(name: str, result: Scalar, dtype: Any, *arguments: Any) -> Any:
     Returns:
         NotImplemented while there is no kernel, or for arrays that none is made for.
     """
-    kinds = [a.dtype if isinstance(a, ndarray) else dtype for a in arguments]
-    numbers = [i for i, a in enumerate(arguments) if not isinstance(a, ndarray)]
-    plan = Expression(name, [(result, dtype)], kinds, numbers).plan(arguments, None)
+    kinds = tuple(a.dtype if isinstance(a, ndarray) else dtype for a in arguments)
+    numbers = tuple(i for i, a in enumerate(arguments) if not isinstance(a, ndarray))
+    plan = expression(name, ((result, dtype),), kinds, numbers).plan(arguments, None)
     found = NotImplemented if plan is None else plan(arguments, None)
     return found if found is NotImplemented else found[0]
 

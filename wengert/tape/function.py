@@ -121,6 +121,8 @@ class Function:
             level = highest(a for a in args if isinstance(a, Tensor))
             if level is not None and not level.takes_plain:
                 return _call_at_level(cls, level, args)
+            if thread.state.captures is not None:
+                thread.state.captures.lift_all(args)
         if cls.forward is Function.forward:
             raise RuntimeError(f"{cls.__name__} has no forward; define it")
         context = Context(cls, args)

@@ -57,6 +57,8 @@ class Walk:
             starts = [node for node in starts if node in needed]
         self._count(starts)
         state = thread.state
+        if state.captures is not None:
+            state.captures.check_walk(self.table)
         before, state.grad = state.grad, self.create
         outer, state.walk = state.walk, self
         try:

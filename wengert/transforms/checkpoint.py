@@ -325,7 +325,8 @@ def checkpoint(
     """Return ``function(*args, **kwargs)`` without keeping what its backward needs: backward computes it again.
 
     This takes about one more forward and saves the memory of everything between the arguments and the results. The
-    gradients are the same, of any order; checkpoints nest.
+    gradients are the same, of any order; checkpoints nest. In a compiled function it does nothing: what is computed again
+    there is decided for the whole program, by the ``memory_budget`` of :func:`wengert.compile`.
 
     Args:
         function: any function or module. It must do the same both times: what it reads besides its arguments may not
@@ -363,7 +364,7 @@ def checkpoint(
         )
     if determinism_check not in ("default", "none"):
         raise ValueError(f"determinism_check must be 'default' or 'none', got {determinism_check!r}")
-    if not thread.state.grad:
+    if not thread.state.grad or thread.state.captures is not None:
         return function(*args, **kwargs)
     options = Options(
         determinism_check == "default",

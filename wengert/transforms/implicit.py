@@ -184,7 +184,7 @@ def _attached(label: str, fn: Fn, x: Any, solver: LinearSolver) -> Any:
         x = _in_batch(label, fn, x, solver, level)
     elif isinstance(level, DualLevel):
         x = _in_forward_mode(label, fn, x, solver, level)
-    elif level is not None:
+    elif level is not None and not level.takes_plain:
         raise TransformError(f"{label}() has no derivative inside {level.title}")
     return _recorded(label, fn, x, solver) if thread.state.grad else x
 

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from wengert.core.registry import ops
+from wengert.core.state import thread
 from wengert.core.tensor import Tensor
 
 __all__ = ["functional_call", "stack_module_state"]
@@ -34,6 +35,8 @@ def functional_call(
         tensor([7.])
     """
     values = _merged(parameter_and_buffer_dicts)
+    if thread.state.captures is not None:
+        thread.state.captures.module(module)  # as it is before it is given other tensors
     given = () if args is None else args if isinstance(args, tuple) else (args,)
     with _swapped(module, values, tie_weights, strict):
         return module(*given, **(kwargs or {}))

@@ -22,6 +22,8 @@ def _at_each_call(step: Callable[..., None]) -> Callable[..., None]:
         captures = thread.state.captures
         if captures is None:
             step(self, *args, **kwargs)
+        elif any(isinstance(value, Tensor) for value in (*args, *kwargs.values())):
+            captures.refuse("a scheduler's step() that is given a tensor, whose value Python would need,")
         else:
             captures.effect(functools.partial(step, self, *args, **kwargs))
 

@@ -1,0 +1,129 @@
+"""Which tensors of a program lie in the same memory: it is right only where they do, and nothing that it writes lies in others.
+
+Tensors on the same memory are one value of a program, and a write to one is seen in the other. Tensors that are apart are read
+and written apart. A call says neither by itself: ``f(x, y)``, ``f(x, x.detach())`` and ``f(x, x[1:])`` may look alike.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from wengert.compiling.sources import Held, Source
+
+__all__ = ["Apart"]
+
+Pair = tuple[Source, Source, int]
+
+
+class Apart:
+    """What must hold of the memory of a program's tensors.
+
+    Args:
+        sources: of its inputs. written: of those that it writes.
+        same: pairs that lie in the same memory, the second one so many bytes behind the first.
+
+    Attributes:
+        same: these pairs.
+    """
+
+    def __init__(self, sources: Sequence[Source], written: Sequence[Source], same: Sequence[Pair]) -> None:
+        targets = {repr(s) for s in written if not isinstance(s, Held)}
+        self.same = list(same)
+        self._lasting = [pair for pair in same if isinstance(pair[0], Held) and isinstance(pair[1], Held)]
+        self._each = [pair for pair in same if pair not in self._lasting]
+        self._coming = [s for s in sources if not isinstance(s, Held)] if written else []
+        self._written = [repr(source) in targets for source in self._coming]
+        self._held = [s.held for s in sources if isinstance(s, Held)] if written else []
+        self._kept = {id(s.held) for s in written if isinstance(s, Held)}
+        self._ranges: _Ranges | None = None  # of what nothing else may lie in
+        self._known: list[Any] = []
+
+    def moved(self) -> None:
+        """Take note that a tensor that the function holds may have got other memory."""
+        self._ranges = None
+
+    def holds(self, leaves: Sequence[Any]) -> bool:
+        """Whether the tensors of a call lie where they may."""
+        ranges = self._ranges
+        if ranges is None:
+            self._known = []
+            if not _are_same(self._lasting, leaves) or (ranges := self._look()) is None:
+                return False
+            self._ranges = ranges
+        if self._each and not _are_same(self._each, leaves):
+            return False
+        if not self._coming:
+            return True
+        arrays = [source.tensor(leaves)._payload for source in self._coming]
+        if self._known and all(known() is array for known, array in zip(self._known, arrays, strict=True)):
+            return True
+        places = [_place(array) for array in arrays]
+        if any(map(ranges.meet, places)) or self._meet(places):
+            return False
+        self._known = [ref(array) for array in arrays]
+        return True
+
+    def _look(self) -> "_Ranges | None":
+        """Return where the tensors that the function holds lie; None if one that is written lies in another one."""
+        places = [_place(tensor._payload) for tensor in self._held]
+        kept = [place for tensor, place in zip(self._held, places, strict=True) if id(tensor) in self._kept]
+        others = [place for tensor, place in zip(self._held, places, strict=True) if id(tensor) not in self._kept]
+        written = _Ranges(kept)
+        if written.overlap or any(map(written.meet, others)):
+            return None
+        return _Ranges(places) if any(self._written) else written
+
+    def _meet(self, places: Sequence["Place"]) -> bool:
+        """Whether a tensor that comes with the call and is written lies in the memory of another one."""
+        return any(
+            written and any(_overlap(place, other) for j, other in enumerate(places) if j != k)
+            for k, (written, place) in enumerate(zip(self._written, places, strict=True))
+        )
+
+
+Place = tuple[int, int]  # where memory begins, and where it ends
+
+
+class _Ranges:
+    """Pieces of memory, to be asked whether another one meets them.
+
+    Attributes:
+        overlap: whether they meet one another.
+    """
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        found = sorted(place for place in places if place[0] < place[1])
+        self._starts = [start for start, _ in found]
+        self._ends = list(accumulate((end for _, end in found), max))
+        self.overlap = any(start < end for start, end in zip(self._starts[1:], self._ends, strict=False))
+
+    def meet(self, place: Place) -> bool:
+        """Whether a piece of memory has bytes in common with one of these."""
+        start, end = place
+        before = bisect_left(self._starts, end)
+        return start < end and before > 0 and self._ends[before - 1] > start
+
+
+def _overlap(one: Place, other: Place) -> bool:
+    return max(one[0], other[0]) < min(one[1], other[1])
+
+
+def _are_same(pairs: Sequence[Pair], leaves: Sequence[Any]) -> bool:
+    return all(_start(b.tensor(leaves)) - _start(a.tensor(leaves)) == offset for a, b, offset in pairs)
+
+
+def _start(tensor: Any) -> int:
+    """Return where the first element of a tensor lies."""
+    return int(tensor._payload.__array_interface__["data"][0])
+
+
+def _place(array: Any) -> Place:
+    if array.flags.c_contiguous:
+        start = int(array.__array_interface__["data"][0])
+        return start, start + array.nbytes
+    start, end = np.lib.array_utils.byte_bounds(array)
+    return (int(start), int(end)) if array.size else (0, 0)
