@@ -8,7 +8,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
-from weakref import ref
 
 import numpy as np
 
@@ -37,10 +36,10 @@ class Apart:
         self._each = [pair for pair in same if pair not in self._lasting]
         self._coming = [s for s in sources if not isinstance(s, Held)] if written else []
         self._written = [repr(source) in targets for source in self._coming]
+        self._targets = any(self._written)
         self._held = [s.held for s in sources if isinstance(s, Held)] if written else []
         self._kept = {id(s.held) for s in written if isinstance(s, Held)}
         self._ranges: _Ranges | None = None  # of what nothing else may lie in
-        self._known: list[Any] = []
 
     def moved(self) -> None:
         """Take note that a tensor that the function holds may have got other memory."""
@@ -50,7 +49,6 @@ class Apart:
         """Whether the tensors of a call lie where they may."""
         ranges = self._ranges
         if ranges is None:
-            self._known = []
             if not _are_same(self._lasting, leaves) or (ranges := self._look()) is None:
                 return False
             self._ranges = ranges
@@ -59,23 +57,20 @@ class Apart:
         if not self._coming:
             return True
         arrays = [source.tensor(leaves)._payload for source in self._coming]
-        if self._known and all(known() is array for known, array in zip(self._known, arrays, strict=True)):
+        owners = list(map(_owner, arrays))
+        apart = 0 not in owners and 0 not in ranges.owners and ranges.owners.isdisjoint(owners)
+        if apart and (not self._targets or len(set(owners)) == len(owners)):
             return True
-        places = [_place(array) for array in arrays]
-        if any(map(ranges.meet, places)) or self._meet(places):
-            return False
-        self._known = [ref(array) for array in arrays]
-        return True
+        places = list(map(_place, arrays))
+        return not any(map(ranges.meet, places)) and not self._meet(places)
 
     def _look(self) -> "_Ranges | None":
         """Return where the tensors that the function holds lie; None if one that is written lies in another one."""
-        places = [_place(tensor._payload) for tensor in self._held]
-        kept = [place for tensor, place in zip(self._held, places, strict=True) if id(tensor) in self._kept]
-        others = [place for tensor, place in zip(self._held, places, strict=True) if id(tensor) not in self._kept]
-        written = _Ranges(kept)
-        if written.overlap or any(map(written.meet, others)):
+        kept = _Ranges([tensor._payload for tensor in self._held if id(tensor) in self._kept])
+        others = [tensor._payload for tensor in self._held if id(tensor) not in self._kept]
+        if kept.overlap or any(kept.meet(_place(array)) for array in others):
             return None
-        return _Ranges(places) if any(self._written) else written
+        return _Ranges([tensor._payload for tensor in self._held]) if self._targets else kept
 
     def _meet(self, places: Sequence["Place"]) -> bool:
         """Whether a tensor that comes with the call and is written lies in the memory of another one."""
@@ -89,17 +84,18 @@ Place = tuple[int, int]  # where memory begins, and where it ends
 
 
 class _Ranges:
-    """Pieces of memory, to be asked whether another one meets them.
+    """The memory of arrays, to be asked whether that of another one meets it.
 
     Attributes:
-        overlap: whether they meet one another.
+        overlap: whether they meet one another. owners: the identities of the arrays that own this memory.
     """
 
-    def __init__(self, places: Sequence[Place]) -> None:
-        found = sorted(place for place in places if place[0] < place[1])
+    def __init__(self, arrays: Sequence[Any]) -> None:
+        found = sorted(place for place in map(_place, arrays) if place[0] < place[1])
         self._starts = [start for start, _ in found]
         self._ends = list(accumulate((end for _, end in found), max))
         self.overlap = any(start < end for start, end in zip(self._starts[1:], self._ends, strict=False))
+        self.owners = set(map(_owner, arrays))
 
     def meet(self, place: Place) -> bool:
         """Whether a piece of memory has bytes in common with one of these."""
@@ -119,6 +115,16 @@ def _are_same(pairs: Sequence[Pair], leaves: Sequence[Any]) -> bool:
 def _start(tensor: Any) -> int:
     """Return where the first element of a tensor lies."""
     return int(tensor._payload.__array_interface__["data"][0])
+
+
+def _owner(array: Any) -> int:
+    """Return the identity of the array that owns the memory of one; 0 if that is no array of NumPy's own.
+
+    What different arrays own is apart. So most calls need no addresses, which take NumPy long to tell.
+    """
+    while type(base := array.base) is np.ndarray:
+        array = base
+    return id(array) if base is None and array.flags.owndata else 0
 
 
 def _place(array: Any) -> Place:

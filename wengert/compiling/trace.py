@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from wengert import tree
+from wengert.compiling.apart import Apart
 from wengert.compiling.decisions import Decision, Different
 from wengert.compiling.program import Program, Result, capture
 from wengert.compiling.sources import Argument, Gradient, Held, Source
@@ -213,6 +214,12 @@ def _with_graph(old: Program, graph: Graph) -> Program:
 # ---- files ---------------------------------------------------------------------------
 
 
+def _same_memory(program: Program) -> list[Any]:
+    """Return the pairs of tensors that lie in the same memory, but for those that the function holds both."""
+    pairs = [] if program.guards.apart is None else program.guards.apart.same
+    return [pair for pair in pairs if not (isinstance(pair[0], Held) and isinstance(pair[1], Held))]
+
+
 class _Saving:
     """Turns a program into what a file holds; tensors that the function holds go beside the graph's constants."""
 
@@ -238,6 +245,7 @@ class _Saving:
             "gradients": [[self.source(s), at] for s, at in program.gradients],
             "decisions": [[d.position, describe(d.place)] for d in program.decisions],
             "guards": [[self.source(s), present] for s, present in program.guards.grads],
+            "memory": [[self.source(a), self.source(b), n] for a, b, n in _same_memory(program)],
         }
         content.texts["program"] = json.dumps(told)
         for i, decision in enumerate(program.decisions):
@@ -334,6 +342,8 @@ class _Loading:
             for i, (at, place) in enumerate(told["decisions"])
         ]
         program.guards.grads = [(self.source(s), bool(present)) for s, present in told["guards"]]
+        same = [(self.source(a), self.source(b), int(n)) for a, b, n in told["memory"]]
+        program.guards.apart = Apart([s for s in program.sources if s is not None], [s for s, _ in program.writes], same)
         counts = (arguments.count, program.structure.count, len(graph.inputs))
         if counts != (len(forms), len(program.results), len(program.sources)):
             raise ValueError("the counts of arguments, results or inputs do not agree")

@@ -230,10 +230,19 @@ def _arrays(op: Op, values: list[Any]) -> tuple[list[Any], DType | None]:
         elif value is not None:
             arrays[i], half = _array(value, numpy_dtype, op.widen)
             widened = widened or half
+    if widened is not None and op.promote is None and _is_mixed(op, values):
+        op.infer(specs(values))  # a rule that wants one dtype says so; the kernel would see float32 only
     if op.result == "bool":
         return arrays, None
     target = widened or (dtype if op.result in ("same", "real") else None)
     return arrays, real_of(target) if op.result == "real" and target is not None else target
+
+
+def _is_mixed(op: Op, values: list[Any]) -> bool:
+    """Whether tensors of several floating-point dtypes are among the inputs."""
+    given = [values[i] for i in op.signature.inputs]
+    tensors = [t for value in given for t in (value if isinstance(value, tuple) else (value,)) if isinstance(t, Tensor)]
+    return len({t._payload.dtype for t in tensors if t._payload.dtype.kind in "fV"}) > 1
 
 
 def _array(value: Any, dtype: Any, widen: bool) -> tuple[Any, DType | None]:

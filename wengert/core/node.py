@@ -82,9 +82,13 @@ class Extra:
         self.retain: weakref.ref[Any] | None = None
         self.metadata: dict[Any, Any] = {}
 
+    def tables(self) -> tuple[dict[int, Callable[..., Any]], ...]:
+        """Return the hooks, by kind."""
+        return self.tensor_hooks, self.pre_hooks, self.post_hooks, self.post_accumulate
+
     def hooks(self) -> Iterator[Callable[..., Any]]:
         """Yield all hooks."""
-        for table in (self.tensor_hooks, self.pre_hooks, self.post_hooks, self.post_accumulate):
+        for table in self.tables():
             yield from table.values()
 
 

@@ -5,7 +5,7 @@ from outside, are entered in the graph instead of being run. Everything else is 
 records, backward walks, hooks run, optimisers step.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,13 @@ from wengert.array.device import devices, index_of, unplaced
 from wengert.array.dtype import dtype_of
 from wengert.core.devices import common_device
 from wengert.core.interpret import Level, Payload
-from wengert.core.node import next_sequence
 from wengert.core.operator import Op, Spec
 from wengert.core.place import Place, here
 from wengert.core.registry import operators
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array, node_of, version_of
 from wengert.errors import TransformError
+from wengert.graph.history import History
 from wengert.graph.ir import Graph, Value
 from wengert.graph.modules import Modules
 from wengert.graph.operations import Draw, Formula
@@ -45,6 +45,7 @@ class Capture(Level):
         devices: of inputs and constants, where there are several: their numbers.
         decisions: values that the function asked for, what they were, and the line.
         same: pairs of tensors from outside on the same memory, the second one so many bytes behind the first.
+        history: what was recorded before.
         entries: the nodes of tensors from outside, through which gradients leave, and the tensors.
 
     Args:
@@ -77,7 +78,7 @@ class Capture(Level):
         self._storages: dict[Any, Storage] = {}
         self._held: list[Any] = []  # tensors whose identity is a key here
         self._adopted: list[tuple[Any, Any, Any]] = []
-        self._begun = next_sequence()
+        self.history = History(self._is_outer)
         self._before = [(t, t._payload, t._node, t._view) for t in arguments]
         self._wrote: dict[int, Storage] = {}
         self._versions: dict[int, tuple[Any, int, Any]] = {}
@@ -309,18 +310,6 @@ class Capture(Level):
     def owned(self, tensor: Any, source: Any) -> Any:
         return tensor
 
-    def check_walk(self, nodes: Collection[Any]) -> None:
-        """Refuse a backward walk that visits ``nodes`` recorded before the function began: another call has another history.
-
-        Raises:
-            NotCapturable: if it goes on from one of them.
-        """
-        for node in nodes:
-            if node.sequence < self._begun and any(after in nodes for after in node.inputs if after is not None):
-                raise NotCapturable(
-                    "it walks back through what was computed before it was called; compute that inside, or walk outside"
-                )
-
     def array(self, tensor: Any) -> Any:
         """Return the array of a tensor from outside, also where it was written to."""
         held = tensor._payload
@@ -421,7 +410,7 @@ class Capture(Level):
         return values
 
     def _is_outer(self, tensor: Any) -> bool:
-        held = tensor._payload
+        held = None if tensor is None else tensor._payload
         return self.is_adopted(tensor) or (type(held) is np.ndarray and not self.known(held))
 
     def is_adopted(self, tensor: Any) -> bool:
@@ -484,14 +473,16 @@ class Capture(Level):
             tensor._payload, tensor._node, tensor._view = array, node, view
         for cell, count, writes in self._versions.values():
             cell.count, cell.writes = count, writes
+        self.history.restore()
         self._adopted.clear()
 
     def check_arguments(self) -> None:
-        """Refuse a program that gives an argument another shape or memory.
+        """Refuse a program that gives an argument another shape or memory, or leaves a hook on a tensor from outside.
 
         Raises:
             NotCapturable: if it does.
         """
+        self.history.check_hooks()
         for tensor, array, node, _ in self._before:
             if tensor._node is not node or (tensor._payload is not array and not self.is_adopted(tensor)):
                 raise NotCapturable("it gives a tensor from outside another shape, memory or history")

@@ -281,11 +281,16 @@ def atan(input: Anything) -> Any:
     """Return the angle in [-π/2, π/2] with the given tangent. Derivative: 1 / (1 + x²)."""
 
 
+def _radius(g: Any, input: Any, other: Any) -> Any:
+    """Return the length of (input, other), of which one may be integers, in the dtype of the cotangent."""
+    return ops.hypot(*(v if v.dtype == g.dtype else ops.cast(v, g.dtype) for v in (input, other)))
+
+
 @elementwise(
     np.arctan2,
     derivative={
-        "input": lambda g, input, other: g * _over_square(other, ops.hypot(input, other)),
-        "other": lambda g, input, other: g * _over_square(-input, ops.hypot(input, other)),
+        "input": lambda g, input, other: g * _over_square(other, _radius(g, input, other)),
+        "other": lambda g, input, other: g * _over_square(-input, _radius(g, input, other)),
     },
     promote="float",
     flops=15,

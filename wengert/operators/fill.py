@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from wengert.array.dtype import DType
-from wengert.array.shape import broadcast_shapes
 from wengert.core.apply import execute
 from wengert.core.arguments import Anything, AnythingOrScalar, DTypeOrNone, Size
 from wengert.core.batch import aligned
@@ -22,9 +21,14 @@ from wengert.operators.writes import check_numbers, computed, number_as, publish
 __all__ = ["copied", "fill"]
 
 
+def _check_fits(shape: tuple[int, ...], size: tuple[int, ...]) -> None:
+    """Refuse a source that does not broadcast to the size of what is written; it may not have more dimensions."""
+    if len(shape) > len(size) or any(n not in (1, m) for n, m in zip(reversed(shape), reversed(size), strict=False)):
+        raise ShapeError(f"copy_(): a source of shape {tuple(shape)} does not broadcast to shape {tuple(size)}")
+
+
 def _copied_spec(src: Spec, size: tuple[int, ...], dtype: DType) -> Spec:
-    if broadcast_shapes("copy_", size, src.shape) != tuple(size):
-        raise ShapeError(f"copy_(): a source of shape {tuple(src.shape)} does not broadcast to shape {tuple(size)}")
+    _check_fits(src.shape, size)
     return Spec(tuple(size), dtype)
 
 
@@ -48,6 +52,7 @@ def _copied_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
 )  # fmt: skip
 def copied(src: Anything, size: Size, dtype: DTypeOrNone) -> Any:
     """Return ``src`` broadcast to ``size`` and cast to ``dtype``: what a tensor holds after ``copy_``."""
+    _check_fits(src.shape, size)
     if src.dtype.kind == "c" and dtype.category < 3:
         src = src.real
     return np.broadcast_to(src.astype(dtype.numpy, copy=False), size)
@@ -66,12 +71,8 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     array = source._payload
     if array.dtype.kind == "c" and self._payload.dtype.kind != "c":
         array = array.real
-    try:
-        np.copyto(self._payload, array, casting="unsafe")
-    except ValueError:
-        raise ShapeError(
-            f"copy_(): a source of shape {tuple(array.shape)} does not broadcast to shape {tuple(self.shape)}"
-        ) from None
+    _check_fits(array.shape, self._payload.shape)
+    np.copyto(self._payload, array, casting="unsafe")
     return written("copy_", self)
 
 

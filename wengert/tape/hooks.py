@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wengert.core.node import Leaf, Node
+from wengert.core.state import thread
 from wengert.core.structure import structure
 from wengert.core.tensor import Tensor, node_of
 from wengert.errors import DTypeError, ShapeError
@@ -58,6 +59,9 @@ def required_node(tensor: Any, what: str) -> Node:
     node = node_of(tensor)
     if node is None:
         raise RuntimeError(f"cannot {what} a tensor that does not require grad")
+    captures = thread.state.captures
+    if captures is not None:
+        captures.history.hooked(node)
     return node
 
 

@@ -58,7 +58,7 @@ class Walk:
         self._count(starts)
         state = thread.state
         if state.captures is not None:
-            state.captures.check_walk(self.table)
+            state.captures.history.check_walk(self.table)
         before, state.grad = state.grad, self.create
         outer, state.walk = state.walk, self
         try:

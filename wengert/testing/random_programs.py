@@ -52,7 +52,6 @@ NAMED = (
     "where(x > 0, x,",
     "fmod",
     "hypot",
-    "copysign",
     "xlogy",
     "logaddexp",
     "logical_and",
