@@ -55,7 +55,7 @@ class KernelError(ValueError):
 
 
 class VerifyError(KernelError):
-    """A compiled function that does not do what the function does; the message names the first kernel, or pass, that differs."""
+    """A compiled function that does not do what the function does; the message names the first kernel or pass that differs."""
 
 
 class GraphError(ValueError):

@@ -19,7 +19,9 @@ from wengert.codegen.parking import parking
 
 __all__ = ["HALTED", "PAUSED", "RUN", "TASKS", "task_loop"]
 
-TASKS: Final = "wengert_tasks"  # i64 (pool, run): 0 when all rows have run, PAUSED, HALTED, or what a parallel loop failed with
+TASKS: Final = (
+    "wengert_tasks"  # i64 (pool, run): 0 when all rows have run, PAUSED, HALTED, or what a parallel loop failed with
+)
 PAUSED: Final = 1
 HALTED: Final = 2
 
@@ -156,5 +158,7 @@ done:
 
 def task_loop(triple: str) -> str:
     """Return the module that runs tables of tasks as LLVM IR for a target."""
-    text = Template(_TASKS).substitute(RUN, TASKS_NAME=TASKS, PAUSED=PAUSED, HALTED=HALTED, SLICE=worker_loop.LAYOUT["SLICE"])
+    text = Template(_TASKS).substitute(
+        RUN, TASKS_NAME=TASKS, PAUSED=PAUSED, HALTED=HALTED, SLICE=worker_loop.LAYOUT["SLICE"]
+    )
     return parking(triple) + text

@@ -343,7 +343,9 @@ class _Loading:
         ]
         program.guards.grads = [(self.source(s), bool(present)) for s, present in told["guards"]]
         same = [(self.source(a), self.source(b), int(n)) for a, b, n in told["memory"]]
-        program.guards.apart = Apart([s for s in program.sources if s is not None], [s for s, _ in program.writes], same)
+        program.guards.apart = Apart(
+            [s for s in program.sources if s is not None], [s for s, _ in program.writes], same
+        )
         counts = (arguments.count, program.structure.count, len(graph.inputs))
         if counts != (len(forms), len(program.results), len(program.sources)):
             raise ValueError("the counts of arguments, results or inputs do not agree")
