@@ -141,7 +141,7 @@ def ascontiguous(array: Any, dtype: Any = None) -> Any:
     """Return an array as one block of memory, as NumPy's function does; what is copied is copied at each call."""
     mine = current()
     if mine is None or (array.flags.c_contiguous and (dtype is None or array.dtype == dtype)):
-        return np.ascontiguousarray(array, dtype)
+        return np.asarray(array, dtype, order="C")  # NumPy's own makes one dimension of none
     whole = mine.scratch(array.shape, array.dtype if dtype is None else dtype)
     mine.kept.append(whole)
     mine.copy(array, whole)
