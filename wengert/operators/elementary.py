@@ -11,6 +11,7 @@ import numpy as np
 from wengert.core.arguments import Anything, FloatingOrScalar, InexactOrScalar, Real, RealOrScalar
 from wengert.core.families import elementwise
 from wengert.core.registry import ops
+from wengert.core.tensor import Tensor
 
 __all__ = [
     "acos",
