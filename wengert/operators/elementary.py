@@ -284,7 +284,9 @@ def atan(input: Anything) -> Any:
 
 def _radius(g: Any, input: Any, other: Any) -> Any:
     """Return the length of (input, other), of which one may be integers, in the dtype of the cotangent."""
-    return ops.hypot(*(ops.cast(v, g.dtype) if isinstance(v, Tensor) and v.dtype != g.dtype else v for v in (input, other)))
+    return ops.hypot(
+        *(ops.cast(v, g.dtype) if isinstance(v, Tensor) and v.dtype != g.dtype else v for v in (input, other))
+    )
 
 
 @elementwise(
