@@ -30,12 +30,12 @@ class Apart:
     """
 
     def __init__(self, sources: Sequence[Source], written: Sequence[Source], same: Sequence[Pair]) -> None:
-        targets = {repr(s) for s in written if not isinstance(s, Held)}
+        targets = {s.key for s in written if not isinstance(s, Held)}
         self.same = list(same)
         self._lasting = [pair for pair in same if isinstance(pair[0], Held) and isinstance(pair[1], Held)]
         self._each = [pair for pair in same if pair not in self._lasting]
         self._coming = [s for s in sources if not isinstance(s, Held)] if written else []
-        self._written = [repr(source) in targets for source in self._coming]
+        self._written = [source.key in targets for source in self._coming]
         self._targets = any(self._written)
         self._held = [s.held for s in sources if isinstance(s, Held)] if written else []
         self._kept = {id(s.held) for s in written if isinstance(s, Held)}

@@ -1,11 +1,13 @@
 """``wengert.compile``: a function that is captured when it is first called, and run as a program from then on."""
 
 import functools
+import os
 import threading
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
+from weakref import WeakSet
 
 from wengert import tree
 from wengert.compiling.decisions import Different, rewound_unless_done, same
@@ -35,6 +37,9 @@ class AsItIs(Exception):  # noqa: N818 - not an error: the function is run as it
     """No program is run: the function itself is to be called, with the arguments that were given."""
 
 
+_functions: WeakSet["Compiled"] = WeakSet()
+
+
 class Compiled:
     """A function that runs as captured programs; see :func:`wengert.compile`."""
 
@@ -52,6 +57,7 @@ class Compiled:
         self._latest: tuple[Any, list[Program]] = (None, [])
         self._plain: dict[int, Any] = {}
         self._lock, self._running = threading.RLock(), False
+        _functions.add(self)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -121,8 +127,9 @@ class Compiled:
 
     def known(self, leaves: Sequence[Any], structure: Any) -> list[Program]:
         """Return the programs that a call with these arguments may run, the latest first: one for each way."""
-        programs = self.programs.get(_key(leaves, structure), [])
-        return [program for program in programs if program.guards.broken(leaves) is None]
+        with self._lock:
+            programs = self.programs.get(_key(leaves, structure), [])
+            return [program for program in programs if program.guards.broken(leaves) is None]
 
     def _run(self, key: Any, program: Program, leaves: Sequence[Any], structure: Any) -> Any:
         """Run a program, or the one of the way that the values decide for."""
@@ -218,6 +225,18 @@ class Compiled:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
+
+
+def _begin_anew() -> None:
+    """Begin anew in the child of a fork: a thread that is no longer there may have been in the middle of a call."""
+    for one in list(_functions):
+        one._lock, one._running = threading.RLock(), False
+        one.programs.clear()
+        one._latest = None, []
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Compiled:

@@ -5,9 +5,11 @@ captured too, as a second graph. What it needs of the first becomes results of t
 the whole is one node.
 """
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakSet
 
 from wengert.array.device import devices, index_of, placed, unplaced
 from wengert.core.interpret import Payload
@@ -29,6 +31,9 @@ from wengert.tape.walk import Walk, leading_to
 __all__ = ["Outward", "outward"]
 
 
+_outwards: WeakSet["Outward"] = WeakSet()
+
+
 class Outward:
     """The second graph, and how it hangs together with the first.
 
@@ -42,13 +47,15 @@ class Outward:
         self.graph, self.results, self.kept, self.entries = graph, results, kept, entries
         self.run: Callable[[Sequence[Any]], list[Any]] | None = None
         self.lock = threading.Lock()
+        _outwards.add(self)
 
     def record(self, program: Any, leaves: Sequence[Any], found: Sequence[Any]) -> dict[int, Any]:
         """Return the differentiated results of a call as tensors, recorded as one node of the caller's graph."""
         call = Call(self, program, leaves, found)
         tensors = [entry.tensor(leaves) for entry in self.entries]
         made = CompiledFunction.apply(call, *tensors)
-        return dict(zip(self.results, made, strict=True))
+        found_again, call.saved = call.saved | dict(zip(self.results, made, strict=True)), {}
+        return found_again
 
 
 class Call:
@@ -58,6 +65,7 @@ class Call:
         self.outward, self.program, self.leaves, self.found = outward, program, leaves, found
         self.entries: Sequence[Any] = ()
         self.versions: list[int] = []
+        self.saved: dict[int, Any] = {}
 
     def again(self, entries: Sequence[Any], cotangents: Sequence[Any]) -> Any:
         """Return the gradients as functions of everything, by running the function itself, which can be differentiated.
@@ -82,6 +90,16 @@ class Call:
             return grad(chosen, entries, cotangents, create_graph=True, allow_unused=True)
 
 
+def _begin_anew() -> None:
+    """Begin anew in the child of a fork: a thread that is no longer there may have been in the middle of a walk."""
+    for one in list(_outwards):
+        one.lock, one.run = threading.Lock(), None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
+
+
 class CompiledFunction(Function):
     """What the caller's graph knows of a compiled function."""
 
@@ -91,7 +109,8 @@ class CompiledFunction(Function):
         found = call.found
         made = tuple(from_array(found[i]) for i in call.outward.results)
         by_place = dict(zip(call.outward.results, made, strict=True))
-        ctx.save_for_backward(*(by_place[i] if i in by_place else from_array(found[i]) for i in call.outward.kept))
+        call.saved = {i: from_array(found[i]) for i in call.outward.kept if i not in by_place}
+        ctx.save_for_backward(*(by_place[i] if i in by_place else call.saved[i] for i in call.outward.kept))
         ctx.call, call.found = call, ()
         call.entries, call.versions = entries, [version_of(e).count for e in entries]
         return made
@@ -182,6 +201,8 @@ def _walked(level: Capture, roots: list[tuple[Any, Any]]) -> dict[Any, Any] | No
         return Walk(keep=True, create=False, place=here(1), targets=targets, into_leaves=False).run(roots)
     except GraphFreedError:
         return None
+    except KeyError as error:  # the walk meets an operator of which one result alone came from outside
+        raise NotCapturable("one of its tensors is one of several results of an operator: clone() it first") from error
     except (InplaceError, MissingRuleError) as error:  # the caller will be told, if it walks
         raise NotCapturable(f"one cannot walk back from what it returns: {error}") from error
     finally:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from itertools import combinations
 from math import inf
 from typing import Any
 
@@ -14,8 +13,9 @@ from wengert.compiling.apart import Apart
 from wengert.compiling.decisions import Decision, Different, decide, generators_of, same
 from wengert.compiling.outward import Outward, outward
 from wengert.compiling.phases import Phases
+from wengert.compiling.results import Result, share_memory
 from wengert.compiling.sources import Argument, Gradient, Guards, Held, Source, form_of
-from wengert.compiling.surroundings import PLAIN, Surroundings, is_fixed
+from wengert.compiling.surroundings import PLAIN, Surroundings, is_fixed, is_lasting
 from wengert.core.interpret import entered
 from wengert.core.node import Leaf
 from wengert.core.place import here
@@ -35,6 +35,7 @@ from wengert.runtime.overlap import planned
 from wengert.runtime.placing import LARGE
 from wengert.runtime.plan import Plan
 from wengert.runtime.policies import Policy
+from wengert.runtime.segments import overlapping
 from wengert.settings import settings
 
 __all__ = ["Program", "capture"]
@@ -42,21 +43,6 @@ __all__ = ["Program", "capture"]
 KINDS = frozenset({"pointwise", "product", "formulas"})
 
 Runner = Callable[[Sequence[Any]], list[Any]]
-
-
-class Result:
-    """What becomes of one tensor that the function returns.
-
-    Attributes:
-        kind: "value" (a new tensor of the graph's result number ``item``), "source" (a tensor that came in), "view" (of the
-            result ``item``, whose memory it shares), or "same" (an object that is returned as it is).
-        chain: the views that lead to it. detached: whether its history is cut off.
-    """
-
-    __slots__ = ("chain", "detached", "item", "kind")
-
-    def __init__(self, kind: str, item: Any, chain: tuple[Any, ...] = (), detached: bool = False) -> None:
-        self.kind, self.item, self.chain, self.detached = kind, item, chain, detached
 
 
 class Program:
@@ -135,11 +121,16 @@ class Program:
     def compute(self, leaves: Sequence[Any]) -> list[Any]:
         """Run the graph on the leaves of a call's arguments."""
         arrays = self.gather(leaves)  # which may make another plan
-        for (
-            source
-        ) in self._replaced:  # as the function does, before it makes the next: one set of them is in memory, not two
+        for source in self._replaced:  # so that one set of them is in memory, and not two
             source.tensor(leaves)._grad = None
-        found = self.run(arrays)
+        try:
+            found = self.run(arrays)
+        except BaseException as error:
+            if self._replaced:
+                error.add_note(
+                    "this compiled call has written nothing, but gradients that it was to replace are None now"
+                )
+            raise
         return [placed(a, i) for a, i in zip(found, self.where, strict=True)] if self.where else found
 
     def _held_arrays(self) -> list[Any]:
@@ -363,7 +354,7 @@ def _program(level: Capture, leaves: Sequence[Any], returned: Any) -> Program:
     for leaf in found:
         if id(leaf) not in made:
             made[id(leaf)] = _result(level, finder, leaf)
-    _share_memory(found, made)
+    share_memory(found, made)
     program.results = [made[id(leaf)] for leaf in found]
     for result in made.values():
         if result.kind == "value":
@@ -394,6 +385,9 @@ def _program(level: Capture, leaves: Sequence[Any], returned: Any) -> Program:
     written = [source for source, _ in program.writes]
     guards.apart = Apart([s for s in program.sources if s is not None], written, same) if written or same else None
     guards.grads = [(finder.source(t), before is not None) for t, before, read in level.grads.values() if read]
+    guards.histories = frozenset(
+        finder.source(t).key for t, before, _ in level.grads.values() if before is not None and before._node is not None
+    )
     guards.questions = [(ask, answer, "an option of an optimiser") for ask, answer in level.guards]
     guards.modules = level.modules.questions
     if devices.several:
@@ -439,6 +433,8 @@ class _Finder:
 
 def _result(level: Capture, finder: _Finder, leaf: Any) -> Result:
     if not isinstance(leaf, Tensor):
+        if not is_lasting(leaf):
+            raise NotCapturable(f"it returns a {type(leaf).__name__}, which each call would have to make anew")
         return Result("same", leaf)
     held = leaf._payload
     if not isinstance(held, Traced):
@@ -451,48 +447,9 @@ def _result(level: Capture, finder: _Finder, leaf: Any) -> Result:
     return Result("source", finder.source(source), held.chain, detached=node is None)
 
 
-def _share_memory(found: Sequence[Any], made: dict[int, Result]) -> None:
-    """Make results that lie in the same new memory views of one of them, or of what none of them is the whole of.
-
-    Raises:
-        NotCapturable: for the latter, if they have a history.
-    """
-    families: dict[int, dict[int, Any]] = {}
-    for leaf in found:
-        if made[id(leaf)].kind == "value" and isinstance(leaf._payload, Traced):
-            families.setdefault(id(leaf._payload.storage), {})[id(leaf)] = leaf
-    for storage, members in families.items():
-        leaves = list(members.values())
-        if not any(_overlap(a, b) for a, b in combinations(leaves, 2)):
-            continue
-        base = next((leaf for leaf in leaves if not leaf._payload.chain), None)
-        if base is not None:
-            whole = made[id(base)]
-        elif any(node_of(leaf) is not None for leaf in leaves):
-            raise NotCapturable(
-                "it returns tensors with a history that share memory, but not the tensor they are views of"
-            )
-        else:
-            whole = made[storage] = Result("value", leaves[0]._payload.storage.value)
-        for leaf in leaves:
-            if leaf is not base:
-                cut = base is not None and node_of(base) is not None and node_of(leaf) is None
-                made[id(leaf)] = Result("view", whole, leaf._payload.chain, detached=cut)
-
-
-def _overlap(one: Any, other: Any) -> bool:
-    """Whether two tensors have elements in common."""
-    try:
-        return bool(np.shares_memory(one._payload.array, other._payload.array, max_work=1000))  # type: ignore[arg-type]
-    except np.exceptions.TooHardError:
-        return True
-
-
 def _check_overlaps(level: Capture, finder: _Finder) -> None:
     """Refuse a program that writes into memory which another input of it shares in another layout."""
     tensors = [level.sources[v] for v in level.graph.inputs if v in level.sources]
-    written = [t for t, _ in level.written()]
-    for target in written:
-        for other in tensors:
-            if other is not target and np.may_share_memory(level.array(target), level.array(other)):
-                raise NotCapturable("it writes into memory that another of its tensors shares")
+    written = [level.array(t) for t, _ in level.written()]
+    if (overlapping(written, [level.array(t) for t in tensors]) > 1).any():  # it is among them itself
+        raise NotCapturable("it writes into memory that another of its tensors shares")

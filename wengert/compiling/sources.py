@@ -83,7 +83,8 @@ def form_of(tensor: Any) -> tuple[Any, ...]:
     if type(array) is not np.ndarray:
         return (type(array),)
     where = index_of(array.dtype) if devices.several else None
-    return array.shape, array.strides, array.dtype, where, _grows(tensor), tensor._view is not None
+    writeable = array.flags.writeable
+    return array.shape, array.strides, array.dtype, where, writeable, _grows(tensor), tensor._view is not None
 
 
 def _grows(tensor: Any) -> Any:
@@ -98,7 +99,8 @@ class Guards:
     """What must hold for a graph to be right, asked at each call.
 
     Attributes:
-        forms: of the tensors that the function holds itself. grads: sources and whether they had a gradient. questions: to
+        forms: of the tensors that the function holds itself. grads: sources and whether they had a gradient; histories: the
+            keys of those whose gradient had a history. questions: to
             Python objects, with answers. modules: snapshots, asked only if any module of the process has changed.
         fixed: where objects are found, the objects, and a question to ask if another one is there: these cannot change.
         moved: how often a tensor that the function holds got other memory. apart: says whether the tensors lie where they may.
@@ -107,6 +109,7 @@ class Guards:
     def __init__(self) -> None:
         self.forms: list[tuple[Held, tuple[Any, ...]]] = []
         self.grads: list[tuple[Source, bool]] = []
+        self.histories: frozenset[Any] = frozenset()
         self.questions: list[tuple[Callable[[], Any], Any, str]] = []
         self.modules: list[tuple[Callable[[], Any], Any, str]] = []
         self.fixed: list[tuple[Callable[[], Any], Any, tuple[Callable[[], Any], Any, str]]] = []
@@ -118,8 +121,11 @@ class Guards:
     def broken(self, leaves: Sequence[Any]) -> str | None:
         """Return the first thing that no longer holds, in words; None if all does."""
         for source, present in self.grads:
-            if (source.tensor(leaves)._grad is not None) is not present:
+            gradient = source.tensor(leaves)._grad
+            if (gradient is not None) is not present:
                 return f".grad of {source!r} is {'None' if present else 'no longer None'}"
+            if present and gradient._node is not None and source.key not in self.histories:
+                return f".grad of {source!r} has a history"
         for tensor, array, node in self._seen:
             if (
                 tensor._payload is not array

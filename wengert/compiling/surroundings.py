@@ -6,6 +6,7 @@ there would happen once, when it is captured, and not at each call: such a funct
 
 import functools
 import types
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from wengert.core.tensor import Tensor
 from wengert.graph.refusals import NotYet
 
-__all__ = ["PLAIN", "Surroundings", "is_fixed", "seen", "told"]
+__all__ = ["PLAIN", "Surroundings", "is_fixed", "is_lasting", "seen", "told"]
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None), np.generic)
 SIMPLE = frozenset({int, float, complex, bool, str, bytes, type(None)})  # of which repr() tells everything
@@ -25,8 +26,9 @@ EMPTY = object()
 
 
 def told(value: Any) -> tuple[Any, Any]:
-    """Return what tells a plain value from others; 0.0 and -0.0 are two."""
-    return type(value), value if value or isinstance(value, int | str | bytes | None) else repr(value)
+    """Return what tells a plain value from others; 0.0 and -0.0 are two, and a NaN is one."""
+    itself = isinstance(value, int | str | bytes | None) or (value and value == value)
+    return type(value), value if itself else repr(value)
 
 
 def seen(value: Any, kept: list[Any] | None = None, depth: int = 0) -> Any:
@@ -40,7 +42,7 @@ def seen(value: Any, kept: list[Any] | None = None, depth: int = 0) -> Any:
     if (fast := _told_at_once(value)) is not None:
         return fast
     if depth < DEEPEST and not isinstance(value, Tensor):
-        if isinstance(value, list | tuple | set | frozenset | dict) and len(value) <= LARGEST:
+        if isinstance(value, list | tuple | set | frozenset | dict | deque) and len(value) <= LARGEST:
             items = value.items() if isinstance(value, dict) else value
             return (type(value), *[seen(v, kept, depth + 1) for v in items])
         if _is_own(value):
@@ -62,6 +64,16 @@ def is_fixed(value: Any) -> bool:
     if isinstance(value, tuple):
         return len(value) <= LARGEST and all(map(is_fixed, value))
     return isinstance(value, PLAIN) or isinstance(seen(value), int)
+
+
+def is_lasting(value: Any) -> bool:
+    """Whether an object that a function returns may be the same one at each call: it holds nothing that the call has made."""
+    kind = type(value)
+    return (
+        isinstance(value, (*PLAIN, type, types.ModuleType))
+        or kind is object
+        or (hasattr(kind, "named_parameters") or kind.__module__.partition(".")[0] == "wengert")
+    )
 
 
 def _is_own(value: Any) -> bool:

@@ -10,7 +10,8 @@ import numpy as np
 from wengert import tree
 from wengert.compiling.apart import Apart
 from wengert.compiling.decisions import Decision, Different
-from wengert.compiling.program import Program, Result, capture
+from wengert.compiling.program import Program, capture
+from wengert.compiling.results import Result
 from wengert.compiling.sources import Argument, Gradient, Held, Source
 from wengert.core.interpret import Payload
 from wengert.core.place import describe

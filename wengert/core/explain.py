@@ -19,7 +19,7 @@ from wengert.core.native import native
 from wengert.core.operator import Op, Spec
 from wengert.core.signature import MISSING, Slot
 from wengert.core.tensor import Tensor
-from wengert.errors import DTypeError, OutOfMemoryError, ShapeError
+from wengert.errors import DTypeError, OutOfMemoryError, ShapeError, TransformError
 
 __all__ = ["FAILURES", "explained", "explained_composite", "named", "specs"]
 
@@ -198,7 +198,7 @@ def named(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **kwargs)
         except FAILURES as error:
-            if _names_operator(error):
+            if _names_operator(error) or isinstance(error, TransformError):
                 raise
             raise _renamed(name, error) from error
 

@@ -17,7 +17,7 @@ __all__ = ["Members"]
 def _told(value: Any) -> Any:
     """Return an attribute as it is compared: plain values as they are, tables by what they hold, the rest by identity."""
     if value is None or isinstance(value, bool | int | float | str):
-        return value
+        return type(value), value or repr(value)  # 1, 1.0 and True are three, and 0.0 and -0.0 two
     if hasattr(value, "told"):
         return value.told()
     if isinstance(value, dict | list | tuple):

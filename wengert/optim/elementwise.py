@@ -110,6 +110,7 @@ class Elementwise(Optimizer):
         captures.guard(
             lambda: (id(self.state), [id(g) for g in self.param_groups], [*self._step_pre], [*self._step_post])
         )
+        captures.guard(lambda: [*map(id, group["params"])])
         captures.guard(_Form(group))
         alike: dict[Any, list[Any]] = {}
         for param in group["params"]:
@@ -124,7 +125,10 @@ class Elementwise(Optimizer):
             alike.setdefault((step, id(param) if self.per_parameter else 0, param.dtype), []).append((param, state))
         for (_, _, dtype), members in alike.items():
             counters = [state["step"] for _, state in members] if self.counts else []
-            numbers = captures.host(_Numbers(self, group, members[0][1], counters), _real_dtype(dtype.numpy))
+            captures.guard(_States(self.state, [param for param, _ in members]))
+            source = _Numbers(self, group, members[0][1], counters)
+            captures.guard(source.alike)
+            numbers = captures.host(source, _real_dtype(dtype.numpy))
             for param, state in members:
                 if self.counts:
                     ops.add_(state["step"], 1)
@@ -145,6 +149,19 @@ class Elementwise(Optimizer):
             state[name] = self.start(name, param, group)
 
 
+class _States:
+    """Tells which objects make up the state of some parameters."""
+
+    def __init__(self, states: dict[Tensor, dict[str, Any]], params: list[Tensor]) -> None:
+        self.states, self.params = states, params
+
+    def __call__(self) -> list[int]:
+        get = self.states.get
+        return [
+            id(value) for param in self.params for value in (get(param) or {}).values() if isinstance(value, Tensor)
+        ]
+
+
 class _Numbers:
     """The numbers of one step for parameters that have made equally many."""
 
@@ -158,6 +175,10 @@ class _Numbers:
 
     def __call__(self) -> tuple[float, ...]:
         return self._of(self.state)
+
+    def alike(self) -> bool:
+        """Whether the parameters have made equally many steps, as when they were captured."""
+        return len({counter._payload.item() for counter in self.counters}) <= 1
 
     def _of(self, state: dict[str, Any]) -> tuple[float, ...]:
         steps = {counter._payload.item() for counter in self.counters} or {1.0}

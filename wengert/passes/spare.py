@@ -22,7 +22,8 @@ def spare(graph: Graph) -> Graph:
     sparing = _Sparing(graph)
     for node in graph.nodes:
         for reader, results in sparing.left_for(node).items():
-            sparing.move(node, reader, results)
+            if _is_pointwise(node):  # one operator may be all that is left of it
+                sparing.move(node, reader, results)
     return graph
 
 

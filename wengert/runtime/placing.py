@@ -26,12 +26,14 @@ def in_place(graph: Graph, bound: Sequence[Any]) -> dict[Value, Any]:
     arrays = dict(zip(graph.inputs, bound, strict=True))
     outputs, aliased = set(graph.outputs), _aliased(graph)
     found: dict[Value, Any] = {}
+    readers: dict[Node, Counter[Value]] = {}
     for target, value in graph.writes:
         array, maker = arrays[target], value.node
         if (
             maker is not None and value in made and value not in found and target not in outputs
             and target not in aliased and last.get(target, -1) <= made[value]
-            and array is not None and array.flags.c_contiguous and _is_elementwise(maker.op) and _reads_once(maker, target)
+            and array is not None and array.flags.carray and _is_elementwise(maker.op)
+            and (not _is_formulas(maker.op) or _readers(maker, readers)[target] <= 1)
         ):  # fmt: skip
             found[value] = array
     return found
@@ -72,12 +74,12 @@ def _is_formulas(op: Any) -> bool:
     return isinstance(op, Fused) and op.kind == "formulas"
 
 
-def _reads_once(node: Node, target: Value) -> bool:
-    """Whether no more than one of the kernels of a node reads a value."""
-    if not _is_formulas(node.op):
-        return True
-    inner = [i for i, outer in zip(node.op.body.inputs, node.arguments, strict=True) if outer is target]
-    return sum(any(v in inner for v in n.inputs) for n in node.op.body.nodes) <= 1
+def _readers(node: Node, known: dict[Node, Counter[Value]]) -> Counter[Value]:
+    """Return how many of the kernels of a node read each value; ``known`` are those that were counted before."""
+    if node not in known:
+        outer = dict(zip(node.op.body.inputs, node.arguments, strict=True))
+        known[node] = Counter(v for n in node.op.body.nodes for v in {outer[i] for i in n.inputs if i in outer})
+    return known[node]
 
 
 def _is_elementwise(op: Any) -> bool:
