@@ -12,6 +12,7 @@ import pytest
 
 from wengert.codegen import cache
 from wengert.codegen.cache import counters, library, store
+from wengert.codegen.emit import bounds_checked
 from wengert.codegen.engine import Library
 
 PROGRAM = """
@@ -92,6 +93,7 @@ def test_the_text_may_be_the_key() -> None:
     assert count() == (0, 1, 2, 2)
 
 
+@pytest.mark.skipif(bounds_checked(), reason="of code without bounds checks")
 def test_the_key_is_the_whole_key(monkeypatch) -> None:
     """Other names, another machine or version, or checks of bounds: another kernel."""
     two = text(1) + text(2).replace("@f", "@g")

@@ -5,7 +5,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from wengert.codegen.emit import emit
+from wengert.codegen.emit import bounds_checked, emit
 from wengert.codegen.engine import load
 from wengert.errors import KernelError
 from wengert.loops.text import parse
@@ -65,6 +65,7 @@ def test_a_stage_that_may_not_fit_on_the_stack_is_refused(size: str, limits: dic
     assert "stage row" in str(caught.value)
 
 
+@pytest.mark.skipif(bounds_checked(), reason="of code without bounds checks")
 @pytest.mark.parametrize(("size", "limits"), [
     ("n", {"n": 131072}), ("minimum(n, 100)", {}), ("(n + 7) // 8", {"n": 10**6}), ("n - 5", {"n": 100}), ("100", {}),
 ])  # fmt: skip

@@ -143,7 +143,7 @@ def test_the_peak_is_predicted(name):
 
 @pytest.mark.parametrize(("name", "budget"), [("perceptron", 0.5), ("gpt", 0.7), ("residual", 0.75), ("loop", 0.85)])
 def test_a_budget_is_kept_and_every_bit_is_the_same(name, budget):
-    plain, bounded = Training(name), Training(name, memory_budget=budget)
+    plain, bounded = Training(name, policy="topological"), Training(name, memory_budget=budget)
     right = plain.outcome()
     real = bounded.real_peak()
     whole, table = plain.program.plan.peak, bounded.program.bounded

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.loops.programs import PROGRAMS, program
+from wengert.codegen.emit import bounds_checked
 from wengert.errors import KernelError
 from wengert.loops import moves
 from wengert.loops.accesses import expressions
@@ -171,13 +172,14 @@ def replace_value(kernel: Kernel) -> Loop:
     return Loop(loop.variable, loop.start, loop.stop, (Store(store.buffer, store.index, store.value + 1.0),))
 
 
+@pytest.mark.skipif(bounds_checked(), reason="of code without bounds checks")
 @pytest.mark.parametrize(("index", "at_end"), [("i + 1", True), ("i - 1", False)])
 def test_a_read_outside_ends_the_process(index: str, at_end: bool) -> None:
     """In a process of its own, since it ends."""
     code = f"""
 import ctypes, numpy as np
 from wengert.loops.text import parse
-from wengert.codegen.emit import emit
+from wengert.codegen.emit import bounds_checked, emit
 from wengert.codegen.engine import load
 from wengert.testing.guarded import GuardedMemory
 text = "kernel f(x: f32[n: 1], out y: f32[n: 1])\\n  for i in 0:n\\n    y[i] = x[{index}]\\n"

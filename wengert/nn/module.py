@@ -53,13 +53,13 @@ class Module(Members):
         captures = thread.state.captures
         if captures is not None:
             captures.module(self)
-        if self._hooks is None and not everywhere.armed:
-            try:
+        try:
+            if self._hooks is None and not everywhere.armed:
                 return self.forward(*args, **kwargs)
-            except AttributeError as error:
-                _refuse_no_tensor(self, args, error)
-                raise
-        return call_with_hooks(self, args, kwargs)
+            return call_with_hooks(self, args, kwargs)
+        except AttributeError as error:
+            _refuse_no_tensor(self, args, error)
+            raise
 
     def hooks_on_call(self) -> list[Callable[..., Any]]:
         """Return the functions of the hooks that a call, and backward through it, runs."""
