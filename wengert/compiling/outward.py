@@ -201,8 +201,6 @@ def _walked(level: Capture, roots: list[tuple[Any, Any]]) -> dict[Any, Any] | No
         return Walk(keep=True, create=False, place=here(1), targets=targets, into_leaves=False).run(roots)
     except GraphFreedError:
         return None
-    except KeyError as error:  # the walk meets an operator of which one result alone came from outside
-        raise NotCapturable("one of its tensors is one of several results of an operator: clone() it first") from error
     except (InplaceError, MissingRuleError) as error:  # the caller will be told, if it walks
         raise NotCapturable(f"one cannot walk back from what it returns: {error}") from error
     finally:

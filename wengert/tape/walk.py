@@ -150,7 +150,9 @@ class Walk:
     def _collect(self, node: Output, g: Any) -> None:
         """Put the gradient of one of several results into its slot."""
         parent: Any = node.inputs[0]
-        pending = self.table[parent]
+        pending = self.table.get(parent)
+        if pending is None:  # the walk ends here: nothing behind the operator is wanted
+            return
         if pending[GRADIENT] is None or pending[GRADIENT] is ZERO:
             pending[GRADIENT] = [None] * parent.outputs
         slots = pending[GRADIENT]
