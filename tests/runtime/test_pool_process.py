@@ -69,6 +69,32 @@ def test_arrays_may_outlive_the_interpreter() -> None:
     )
 
 
+def test_zeros_made_beside_another_thread() -> None:
+    """NumPy gives Python's lock away while it makes zeros: nobody may wait meanwhile for the pool's own."""
+    seen = python(
+        "import threading\n"
+        "import numpy as np\n"
+        "from wengert.runtime import memory, pool\n"
+        "pool.empty(5, 'f4')\n"
+        "kept, done = [], threading.Event()\n"
+        "def others():\n"
+        "    while not done.is_set(): pool.empty(40_000, np.float32)\n"
+        "threads = [threading.Thread(target=others) for _ in range(3)]\n"
+        "for thread in threads: thread.start()\n"
+        "for i in range(300): kept.append(pool.zeros(50_000 + 100 * i, np.float32))\n"
+        "done.set()\n"
+        "for thread in threads: thread.join()\n"
+        "used = lambda: memory.account()['used_bytes']\n"
+        "memory.set_memory_limit(used() + 2_000_000)\n"
+        "try: kept.append(pool.zeros(1_000_000, np.float32))\n"
+        "except MemoryError: print('refused')\n"
+        "del kept, threads\n"
+        "print(used())\n",
+        OMP_NUM_THREADS="1",
+    )
+    assert seen.split() == ["refused", "0"]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_a_forked_child_goes_on_with_the_pool() -> None:
     seen = python(

@@ -6,8 +6,8 @@ eighth of it is unused (of small ones, less than 64 bytes). Every block is on on
 use, and, for each class, those that are free, the last used first. Free blocks are also on one list by age, from the end
 of which they are given back.
 
-A module is one pool: its counters are the variables of the module. A lock of one word guards them; with Python's lock
-held, as NumPy holds it, nobody ever waits for it, and Python without that lock is safe too.
+A module is one pool: its counters are the variables of the module. A lock of one word guards them. It is held for no
+longer than its lists are changed, and never while Python's lock may be given away.
 """
 
 from wengert.codegen.pool_blocks import BLOCKS, LISTS, TYPES

@@ -159,6 +159,8 @@ define internal i64 @page_offset(i64 %size) {
 }
 
 ; A new block for data of a class's size, or null: beyond the limit, or none to be had even without the free ones.
+; The lock is not held while the allocator below is asked: NumPy's gives Python's lock away while it makes zeros, and a
+; thread that took that one and waited for ours would wait for ever. Until then the bytes count as used, for the limit.
 define internal ptr @make(i64 %size, ptr %home, i1 %zeros) {
 entry:
   %used = load i64, ptr @used_bytes
@@ -174,6 +176,8 @@ within:
   %taken = add i64 %more, %offset
   br label %ask
 ask:
+  call void @count(ptr @used_bytes, i64 %size)
+  call void @unlock()
   %context = load ptr, ptr @below
   %malloc.at = getelementptr { ptr, ptr, ptr, ptr }, ptr @below, i64 0, i32 1
   %calloc.at = getelementptr { ptr, ptr, ptr, ptr }, ptr @below, i64 0, i32 2
@@ -188,6 +192,9 @@ malloc:
   br label %asked
 asked:
   %base = phi ptr [ %base.zeros, %calloc ], [ %base.unset, %malloc ]
+  %less = sub i64 0, %size
+  call void @lock()
+  call void @count(ptr @used_bytes, i64 %less)
   %failed = icmp eq ptr %base, null
   br i1 %failed, label %again, label %made
 again:
