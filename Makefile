@@ -19,6 +19,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # A process for each core, each with one thread of NumPy's BLAS: more would only wait for each other.
 TESTS := -m pytest --numprocesses=auto --dist=loadfile
 test peers: export OMP_NUM_THREADS ?= 1
+# Processes that tests start read what others have read before, and leave nothing beside the sources.
+test peers docs: export PYTHONDONTWRITEBYTECODE :=
+test peers docs: export PYTHONPYCACHEPREFIX ?= $(CURDIR)/$(VENV)/bytecode
 test peers docs: export WENGERT_CACHE_DIR ?= $(CURDIR)/$(VENV)/kernels
 
 .DEFAULT_GOAL := help

@@ -3,6 +3,7 @@
 Native kernels are waited for, so that a test does the same in every run.
 """
 
+import gc
 import os
 from typing import Any
 
@@ -18,3 +19,9 @@ import wengert as wg
 def example_names(doctest_namespace: dict[str, Any]) -> None:
     """Put ``np`` and ``wg`` into the names of each doctest."""
     doctest_namespace.update(np=np, wg=wg)
+
+
+def pytest_collection_finish() -> None:
+    """Leave the tests themselves, which are tens of thousands, out of every later search for garbage."""
+    gc.collect()
+    gc.freeze()

@@ -12,7 +12,7 @@ Example:
 from typing import Any
 
 from wengert.array.device import devices, to_device
-from wengert.core.registry import missing_message
+from wengert.core.registry import MissingNameError
 from wengert.runtime.memory import (
     empty_cache,
     max_memory_allocated,
@@ -73,4 +73,4 @@ def synchronize(device: Any = None) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(missing_message("module 'wengert.cpu'", name, __all__))
+    raise MissingNameError("module 'wengert.cpu'", name, __all__)

@@ -8,7 +8,7 @@ Example:
 
 from typing import Any
 
-from wengert.core.registry import missing_message
+from wengert.core.registry import MissingNameError
 
 __all__ = ["device_count", "empty_cache", "is_available", "is_initialized", "manual_seed", "manual_seed_all"]
 
@@ -41,4 +41,4 @@ def manual_seed_all(seed: int) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(missing_message("module 'wengert.cuda', which has no GPU to work on,", name, __all__))
+    raise MissingNameError("module 'wengert.cuda', which has no GPU to work on,", name, __all__)

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,7 +58,7 @@ class Module:
         """The syntax tree."""
         return ast.parse(self.text, filename=self.file)
 
-    @property
+    @cached_property
     def imports(self) -> list[Import]:
         """Every import in the file, those inside functions too."""
         return list(self._imports(self.tree, None))
@@ -69,7 +69,7 @@ class Module:
         return list(_functions(self.tree, ""))
 
     def _imports(self, node: ast.AST, function: str | None) -> Iterator[Import]:
-        for child in ast.iter_child_nodes(node):
+        for child in _statements(node):
             if isinstance(child, ast.Import):
                 yield from (Import(alias.name, child.lineno, function) for alias in child.names)
             elif isinstance(child, ast.ImportFrom):
@@ -90,12 +90,14 @@ class Module:
             yield Import(full if is_module(full) else base, node.lineno, function)
 
 
+@lru_cache(maxsize=4096)
 def is_module(name: str) -> bool:
     """Whether a dotted name is a module or package of this repository's package."""
     path = ROOT.joinpath(*name.split("."))
     return name.partition(".")[0] == PACKAGE and (path.with_suffix(".py").is_file() or (path / "__init__.py").is_file())
 
 
+@lru_cache(maxsize=4)
 def modules(folder: Path = ROOT / PACKAGE) -> list[Module]:
     """Return every module under a folder, by path."""
     return [Module(path) for path in sorted(folder.rglob("*.py"))]
@@ -110,8 +112,13 @@ def code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return last - node.lineno + 1 - docstring
 
 
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what statements a node consists of, but for expressions, which are most of a tree."""
+    return (child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr))
+
+
 def _functions(node: ast.AST, prefix: str) -> Iterator[Function]:
-    for child in ast.iter_child_nodes(node):
+    for child in _statements(node):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield Function(prefix + child.name, code_lines(child))
         elif isinstance(child, ast.ClassDef):

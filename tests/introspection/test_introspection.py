@@ -117,5 +117,5 @@ def test_a_variable_is_a_leaf_on_the_same_memory():
 def test_dir_lists_the_public_names_and_all_of_them_are_there():
     names = dir(wg)
     assert {"Tensor", "tensor", "nn", "cuda", "FloatTensor", "save", "is_tensor", "errors", "__version__"} <= set(names)
-    assert not {"missing_message", "importlib", "Any", "ops_"} & set(names)
+    assert not {"MissingNameError", "importlib", "Any", "ops_"} & set(names)
     assert all(hasattr(wg, name) for name in names)

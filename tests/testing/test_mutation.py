@@ -8,7 +8,7 @@ from wengert.testing.mutation import notices, run
 from wengert.testing.opcheck import opcheck
 
 KINDS = {"vjp", "jvp", "batch", "spec", "kernel", "view", "inplace"}
-SIZE = 400
+SIZE = 240
 
 
 def test_nearly_every_damage_is_noticed():

@@ -2,7 +2,7 @@
 
 from wengert.autograd import forward_ad, function, functional, grad_mode, graph
 from wengert.autograd.gradcheck import gradcheck, gradgradcheck
-from wengert.core.registry import missing_message
+from wengert.core.registry import MissingNameError
 from wengert.legacy import Variable
 from wengert.tape.api import backward
 from wengert.tape.function import Function
@@ -24,4 +24,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    raise AttributeError(missing_message("module 'wengert.autograd'", name, __all__))
+    raise MissingNameError("module 'wengert.autograd'", name, __all__)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from wengert.core.registry import missing_message
+from wengert.core.registry import MissingNameError
 
 __all__ = ["Absent", "TensorMethods", "attach", "attach_absent"]
 
@@ -24,8 +24,11 @@ class Absent:
         self.name = name
 
     def __get__(self, tensor: Any, owner: Any = None) -> Any:
-        present = [n for n in dir(TensorMethods) if not isinstance(TensorMethods.__dict__.get(n), Absent)]
-        raise AttributeError(missing_message("Tensor", self.name, present), name=self.name, obj=tensor)
+        raise MissingNameError("Tensor", self.name, _present, tensor)
+
+
+def _present() -> list[str]:
+    return [n for n in dir(TensorMethods) if not isinstance(TensorMethods.__dict__.get(n), Absent)]
 
 
 def attach(name: str, function: Any) -> None:

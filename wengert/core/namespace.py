@@ -7,10 +7,11 @@
 """
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from wengert.core.operator import PREFIXES
-from wengert.core.registry import missing_message, operators, ops
+from wengert.core.registry import MissingNameError, operators, ops
 
 __all__ = ["Namespace"]
 
@@ -35,9 +36,7 @@ class Namespace:
         found = None if name.startswith("_") else self._public(name)
         if found is None:
             module = self.scope["__name__"]
-            raise AttributeError(
-                missing_message(f"module '{module}'", name, self.names()), name=name, obj=sys.modules[module]
-            )
+            raise MissingNameError(f"module '{module}'", name, self.names, sys.modules[module])
         self.scope[name] = found  # the next access is an ordinary one
         return found
 
@@ -54,7 +53,7 @@ class Namespace:
                 return ops.__dict__[full]
         return None
 
-    def _belongs(self, name: str, declared: dict[str, Any]) -> bool:
+    def _belongs(self, name: str, declared: Mapping[str, Any]) -> bool:
         """True for an operator of this home, its in-place twin, and an alias given to any operator for this home."""
         prefix = name.partition("_")[0]
         if name not in declared and prefix in PREFIXES:

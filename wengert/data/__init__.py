@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from wengert.core.registry import missing_message
+from wengert.core.registry import MissingNameError
 from wengert.data.collate import default_collate, default_convert
 from wengert.data.dataset import (
     ChainDataset,
@@ -49,4 +49,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(missing_message("module 'wengert.data'", name, __all__), name=name)
+    raise MissingNameError("module 'wengert.data'", name, __all__)

@@ -9,7 +9,7 @@ Example:
     tensor([1., 1.])
 """
 
-from wengert.core.registry import missing_message
+from wengert.core.registry import MissingNameError
 from wengert.transforms.control import cond, while_loop
 from wengert.transforms.control_associative import associative_scan
 from wengert.transforms.control_scan import map, scan  # noqa: A004 - the name it has in JAX
@@ -32,4 +32,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    raise AttributeError(missing_message("module 'wengert.func'", name, __all__))
+    raise MissingNameError("module 'wengert.func'", name, __all__)

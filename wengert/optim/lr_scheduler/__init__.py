@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from wengert.core.registry import missing_message
+from wengert.core.registry import MissingNameError
 from wengert.optim.lr_scheduler.base import LRScheduler
 from wengert.optim.lr_scheduler.composed import ChainedScheduler, SequentialLR
 from wengert.optim.lr_scheduler.cyclic import CyclicLR, OneCycleLR
@@ -41,4 +41,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(missing_message("module 'wengert.optim.lr_scheduler'", name, __all__), name=name)
+    raise MissingNameError("module 'wengert.optim.lr_scheduler'", name, __all__)
