@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from wengert.core.registry import missing_message
-from wengert.nn import functional, init, utils
+from wengert.core.registry import MissingNameError
+from wengert.nn import functional, grad, init, utils
 from wengert.nn.activation import (
     CELU,
     ELU,
@@ -41,24 +41,42 @@ from wengert.nn.adaptive_pooling import (
     FractionalMaxPool3d,
 )
 from wengert.nn.adaptive_softmax import AdaptiveLogSoftmaxWithLoss
+from wengert.nn.attention import MultiheadAttention
 from wengert.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from wengert.nn.classification_loss import (
     BCELoss,
     BCEWithLogitsLoss,
     CrossEntropyLoss,
     CTCLoss,
+    LinearCrossEntropyLoss,
     MultiLabelMarginLoss,
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
     NLLLoss,
     NLLLoss2d,
 )
+from wengert.nn.compiled import CompiledModule
 from wengert.nn.containers import ModuleDict, ModuleList, Sequential
 from wengert.nn.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from wengert.nn.distance import CosineSimilarity, PairwiseDistance
 from wengert.nn.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
 from wengert.nn.embedding import Embedding, EmbeddingBag
 from wengert.nn.flatten import ChannelShuffle, Flatten, PixelShuffle, PixelUnshuffle, Unflatten
+from wengert.nn.lazy_layers import (
+    LazyBatchNorm1d,
+    LazyBatchNorm2d,
+    LazyBatchNorm3d,
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+    LazyInstanceNorm1d,
+    LazyInstanceNorm2d,
+    LazyInstanceNorm3d,
+    LazyLinear,
+)
 from wengert.nn.linear import Bilinear, Identity, Linear
 from wengert.nn.loss import (
     CosineEmbeddingLoss,
@@ -111,7 +129,17 @@ from wengert.nn.pooling import (
     MaxUnpool3d,
 )
 from wengert.nn.resampling import Fold, Unfold, Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
+from wengert.nn.rnn import GRU, LSTM, RNN, RNNBase
+from wengert.nn.rnn_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
 from wengert.nn.softmax import LogSoftmax, Softmax, Softmax2d, Softmin
+from wengert.nn.transformer import (
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
+from wengert.nn.uninitialized import UninitializedBuffer, UninitializedParameter
 from wengert.operators.linear_cross_entropy import LinearCrossEntropyOptions
 
 __all__ = [
@@ -119,6 +147,9 @@ __all__ = [
     "ELU",
     "GELU",
     "GLU",
+    "GRU",
+    "LSTM",
+    "RNN",
     "SELU",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
@@ -143,6 +174,7 @@ __all__ = [
     "CircularPad1d",
     "CircularPad2d",
     "CircularPad3d",
+    "CompiledModule",
     "ConstantPad1d",
     "ConstantPad2d",
     "ConstantPad3d",
@@ -167,6 +199,7 @@ __all__ = [
     "Fold",
     "FractionalMaxPool2d",
     "FractionalMaxPool3d",
+    "GRUCell",
     "GaussianNLLLoss",
     "GroupNorm",
     "Hardshrink",
@@ -184,9 +217,24 @@ __all__ = [
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
+    "LSTMCell",
     "LayerNorm",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+    "LazyLinear",
     "LeakyReLU",
     "Linear",
+    "LinearCrossEntropyLoss",
     "LinearCrossEntropyOptions",
     "LocalResponseNorm",
     "LogSigmoid",
@@ -206,6 +254,7 @@ __all__ = [
     "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
+    "MultiheadAttention",
     "NLLLoss",
     "NLLLoss2d",
     "PReLU",
@@ -217,6 +266,9 @@ __all__ = [
     "PixelUnshuffle",
     "PoissonNLLLoss",
     "RMSNorm",
+    "RNNBase",
+    "RNNCell",
+    "RNNCellBase",
     "RReLU",
     "ReLU",
     "ReLU6",
@@ -240,10 +292,17 @@ __all__ = [
     "Tanh",
     "Tanhshrink",
     "Threshold",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
     "Unflatten",
     "Unfold",
+    "UninitializedBuffer",
+    "UninitializedParameter",
     "Upsample",
     "UpsamplingBilinear2d",
     "UpsamplingNearest2d",
@@ -251,10 +310,11 @@ __all__ = [
     "ZeroPad2d",
     "ZeroPad3d",
     "functional",
+    "grad",
     "init",
     "utils",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(missing_message("module 'wengert.nn'", name, __all__), name=name)
+    raise MissingNameError("module 'wengert.nn'", name, __all__)

@@ -11,6 +11,7 @@ from wengert.core.tensor import Tensor
 from wengert.nn.module import Module
 from wengert.nn.parameter import Parameter
 from wengert.nn.sizes import number
+from wengert.tape.modes import no_grad
 
 __all__ = [
     "CELU", "ELU", "GELU", "GLU", "SELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU",
@@ -295,6 +296,11 @@ class PReLU(Module):
         self.num_parameters = num_parameters
         self.init = init
         self.weight = Parameter(ops.full((num_parameters,), init, device=device, dtype=dtype))
+
+    def reset_parameters(self) -> None:
+        """Set the starting value again."""
+        with no_grad():
+            self.weight.fill_(self.init)
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the leaky input."""

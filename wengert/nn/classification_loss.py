@@ -1,14 +1,17 @@
 """Losses of classes: scores or probabilities against class numbers, class probabilities or labels."""
 
+import math
 from typing import Any
 
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
+from wengert.nn.linear import Linear
 from wengert.nn.loss import Loss, WeightedLoss
+from wengert.operators.linear_cross_entropy import LinearCrossEntropyOptions
 
 __all__ = [
-    "BCELoss", "BCEWithLogitsLoss", "CTCLoss", "CrossEntropyLoss", "MultiLabelMarginLoss", "MultiLabelSoftMarginLoss",
-    "MultiMarginLoss", "NLLLoss", "NLLLoss2d",
+    "BCELoss", "BCEWithLogitsLoss", "CTCLoss", "CrossEntropyLoss", "LinearCrossEntropyLoss",
+    "MultiLabelMarginLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss", "NLLLoss2d",
 ]  # fmt: skip
 
 
@@ -73,6 +76,65 @@ class CrossEntropyLoss(WeightedLoss):
             input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction,
             label_smoothing=self.label_smoothing,
         )  # fmt: skip
+
+
+class LinearCrossEntropyLoss(WeightedLoss):
+    """:class:`CrossEntropyLoss` of a linear layer's scores, which need not exist all at once.
+
+    Args:
+        in_features: D, of the input (N, D). num_classes: C. out_features: further dimensions of the loss, (d_1, …).
+        bias: whether the linear layer adds one. weight: one per class. ignore_index: -100 by default, for class numbers.
+        label_smoothing: as :class:`CrossEntropyLoss`. options: a :class:`LinearCrossEntropyOptions`, for parts at a time.
+
+    Shape:
+        input (N, D) or (D,); target class numbers (N, d_1, …) or probabilities (N, C, d_1, …).
+        ``linear.weight`` is (C · d_1 · …, D).
+
+    Raises:
+        RuntimeError: for a weight of another shape, or ``label_smoothing`` outside [0, 1].
+
+    Example:
+        >>> import wengert as wg
+        >>> loss = wg.nn.LinearCrossEntropyLoss(3, 4)
+        >>> loss(wg.zeros(2, 3), wg.tensor([1, 0])).detach()
+        tensor(1.3863)
+    """
+
+    def __init__(
+        self, in_features: int, num_classes: int, *, out_features: tuple[int, ...] = (), bias: bool = False,
+        device: Any = None, dtype: Any = None, reduction: str = "mean", weight: Tensor | None = None,
+        ignore_index: int | None = None, label_smoothing: float = 0.0, options: LinearCrossEntropyOptions | None = None,
+    ) -> None:  # fmt: skip
+        if weight is not None and tuple(weight.shape) != (num_classes,):
+            raise RuntimeError(f"weight must have shape {(num_classes,)}, got {tuple(weight.shape)}")
+        if not 0 <= label_smoothing <= 1:
+            raise RuntimeError(f"label_smoothing must lie between 0 and 1, got {label_smoothing}")
+        super().__init__(weight, None, None, reduction)
+        self.num_classes = num_classes
+        self.out_features = tuple(out_features)
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+        self.linear = Linear(in_features, math.prod(out_features, start=num_classes), bias, device, dtype)
+        self.options = options
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Return the loss."""
+        shape, bias = (self.num_classes, *self.out_features), self.linear.bias
+        return ops.linear_cross_entropy(
+            input, ops.reshape(self.linear.weight, (*shape, self.linear.in_features)), target,
+            linear_bias=None if bias is None else ops.reshape(bias, shape), weight=self.weight,
+            reduction=self.reduction, ignore_index=self.ignore_index, label_smoothing=self.label_smoothing,
+            options=self.options,
+        )  # fmt: skip
+
+    def extra_repr(self) -> str:
+        """Sizes and settings."""
+        shown = {
+            "in_features": self.linear.in_features, "num_classes": self.num_classes, "out_features": self.out_features,
+            "bias": self.linear.bias is not None, "reduction": self.reduction, "ignore_index": self.ignore_index,
+            "label_smoothing": self.label_smoothing, "options": self.options,
+        }  # fmt: skip
+        return ", ".join(f"{name}={value}" for name, value in shown.items())
 
 
 class BCELoss(WeightedLoss):

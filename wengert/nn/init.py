@@ -5,9 +5,12 @@ Glorot & Bengio, AISTATS 2010 (Xavier); He et al., ICCV 2015 (Kaiming); Saxe et 
 Martens, ICML 2010 (sparse).
 """
 
+import functools
 import math
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from wengert.core.registry import ops
@@ -16,8 +19,40 @@ from wengert.tape.modes import no_grad
 
 __all__ = [
     "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_",
-    "orthogonal_", "sparse_", "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
+    "orthogonal_", "skipped", "sparse_", "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
 ]  # fmt: skip
+
+Filling = Callable[..., Tensor]
+
+
+class _Skipping(threading.local):
+    """Whether the functions of this module do nothing, in this thread."""
+
+    depth = 0
+
+
+_skipping = _Skipping()
+
+
+@contextmanager
+def skipped() -> Iterator[None]:
+    """Leave tensors as they are inside the block: layers that are made in it keep whatever is in their memory."""
+    _skipping.depth += 1
+    try:
+        yield
+    finally:
+        _skipping.depth -= 1
+
+
+def _filling(function: Filling) -> Filling:
+    """Let a function that fills a tensor do nothing inside :func:`skipped`."""
+
+    @functools.wraps(function)
+    def fill(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return tensor if _skipping.depth else function(tensor, *args, **kwargs)
+
+    return fill
+
 
 _LINEAR = (
     "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid",
@@ -53,18 +88,21 @@ def calculate_gain(nonlinearity: str, param: Any = None) -> float:
     return gains[nonlinearity]
 
 
+@_filling
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Fill ``tensor`` with numbers uniform on [a, b) and return it."""
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
+@_filling
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fill ``tensor`` with normal numbers and return it."""
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
 
+@_filling
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
@@ -80,6 +118,7 @@ def trunc_normal_(
         return tensor.mul_(std * math.sqrt(2)).add_(mean).clamp_(a, b)
 
 
+@_filling
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fill ``tensor`` with ``val`` and return it."""
     with no_grad():
@@ -96,6 +135,7 @@ def zeros_(tensor: Tensor) -> Tensor:
     return constant_(tensor, 0.0)
 
 
+@_filling
 def eye_(tensor: Tensor) -> Tensor:
     """Fill a matrix with the identity (ones on the diagonal) and return it. ValueError unless it has 2 dimensions."""
     _check_ndim("eye_", tensor, (2,))
@@ -104,6 +144,7 @@ def eye_(tensor: Tensor) -> Tensor:
     return tensor
 
 
+@_filling
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Fill convolution weights so that each output channel copies an input channel; return the tensor.
 
@@ -187,6 +228,7 @@ def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str, fill: Calla
     return fill(calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)))
 
 
+@_filling
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
     """Fill ``tensor``, seen as a matrix (first dimension × the rest), with orthonormal rows or columns; return it."""
     if tensor.ndim < 2:
@@ -203,6 +245,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
         return tensor.copy_(q.reshape(tensor.shape)).mul_(gain)
 
 
+@_filling
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
     """Fill a matrix with normal numbers and set the fraction ``sparsity`` of each column to zero; return it."""
     _check_ndim("sparse_", tensor, (2,))

@@ -11,7 +11,19 @@ from wengert.core.structure import structure
 from wengert.core.tensor import Tensor
 from wengert.nn.parameter import Buffer, Parameter
 
-__all__ = ["Members"]
+__all__ = ["Derived", "Members"]
+
+
+class Derived:
+    """An attribute of a module that is computed whenever it is read: a weight that is normalised, pruned, ..."""
+
+    def read(self, module: Any) -> Any:
+        """Return the value."""
+        raise NotImplementedError
+
+    def write(self, module: Any, value: Any) -> None:
+        """Take a value that is assigned, or refuse it."""
+        raise AttributeError(f"the attribute is computed by {type(self).__name__}, so it cannot be assigned")
 
 
 def _told(value: Any) -> Any:
@@ -31,6 +43,7 @@ class Members:
     _parameter_names: dict[str, None]
     _buffer_names: dict[str, bool]  # name -> whether state_dict holds it
     _child_names: dict[str, None]
+    _derived: dict[str, Derived]  # only where there is one
 
     def __init__(self) -> None:
         own = self.__dict__
@@ -104,6 +117,28 @@ class Members:
         if name not in table and hasattr(self, name):
             raise KeyError(f"cannot register {kind} '{name}': {type(self).__name__} has an attribute of that name")
 
+    def derive(self, name: str, how: Derived) -> None:
+        """Let attribute ``name``, which there is none of, be computed whenever it is read."""
+        self.__dict__.setdefault("_derived", {})[name] = how
+        structure.changes += 1
+
+    def underive(self, name: str) -> Derived:
+        """Let attribute ``name`` be computed no longer, and return what computed it."""
+        derived = self.__dict__["_derived"]
+        how: Derived = derived.pop(name)
+        if not derived:
+            del self.__dict__["_derived"]
+        structure.changes += 1
+        return how
+
+    def __getattr__(self, name: str) -> Any:
+        """Compute a derived attribute: this is only called where there is no other of that name."""
+        how = self.__dict__.get("_derived", {}).get(name)
+        if how is None:
+            text = f"'{type(self).__name__}' object has no attribute '{name}'"
+            raise AttributeError(text, name=name, obj=self)
+        return how.read(self)
+
     def snapshot(self) -> tuple[Any, ...]:
         """Return what of the module decides how it computes, for comparison: members by identity, options by value."""
         return tuple((name, _told(value)) for name, value in self.__dict__.items())
@@ -111,7 +146,9 @@ class Members:
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
         structure.changes += 1
-        if isinstance(value, (Parameter, Buffer, Members)):
+        if "_derived" in own and name in own["_derived"]:
+            own["_derived"][name].write(self, value)
+        elif isinstance(value, (Parameter, Buffer, Members)):
             if "_child_names" not in own:
                 self._check_name(name, None, type(value).__name__.lower())
             self._register(name, value)

@@ -5,12 +5,14 @@ from typing import Any, Self
 
 from wengert.array.dtype import DType, bfloat16, float16, float32, float64, to_dtype
 from wengert.array.layout import has_order, memory_order
+from wengert.core.registry import ops
 from wengert.core.state import thread
 from wengert.core.structure import structure
 from wengert.core.tensor import Tensor
 from wengert.nn import state
 from wengert.nn.hooks import ForwardHook, ModuleHooks, add_hook, call_with_hooks, everywhere, hook_functions
 from wengert.nn.members import Members
+from wengert.tape.accumulate import reset
 from wengert.tape.hooks import RemovableHandle
 from wengert.tape.modes import no_grad
 
@@ -96,10 +98,7 @@ class Module(Members):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or (``set_to_none=False``) fill them with zeros."""
         for parameter in self.parameters():
-            if set_to_none or parameter.grad is None:
-                parameter.grad = None
-            else:
-                parameter.grad = parameter.grad.detach().zero_()
+            reset(parameter, set_to_none)
 
     def apply(self, fn: Callable[[Any], Any]) -> Self:
         """Call ``fn`` with every module below this one, children first, then with this one; return it."""
@@ -153,6 +152,10 @@ class Module(Members):
             return moved
 
         return self._apply(move)
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
+        """Give every parameter and buffer new memory on a device, without values, and return the module."""
+        return self._apply(lambda t: ops.empty_like(t, device=device), recurse)
 
     def type(self, dst_type: Any) -> Self:
         """Cast every parameter and buffer to ``dst_type``, integer ones too."""

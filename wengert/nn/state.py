@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from wengert.core.registry import names_near
 from wengert.core.tensor import Tensor
 from wengert.nn.parameter import Parameter
+from wengert.nn.uninitialized import is_lazy
 from wengert.tape.modes import no_grad
 
 __all__ = [
@@ -110,6 +111,10 @@ def load(root: Any, state_dict: Mapping[str, Any], strict: bool, assign: bool) -
     _load_tree(root, dict(state_dict), "", metadata, (found, errors, replaced))
     if strict and found.unexpected_keys:
         names = ", ".join(_with_hint(key, found.missing_keys) for key in found.unexpected_keys)
+        if any("_orig_mod." in key for key in found.unexpected_keys):
+            names += (
+                "; names with '_orig_mod.' were saved of a compiled module: load them into one, or take it out of them"
+            )
         errors.insert(0, f"unexpected: {names}")
     if strict and found.missing_keys:
         errors.insert(0, f"missing: {', '.join(repr(key) for key in found.missing_keys)}")
@@ -155,6 +160,8 @@ def load_own(
                 missing.append(key)
         elif not isinstance(state[key], Tensor):
             errors.append(f"'{key}': expected a Tensor, got {type(state[key]).__name__}")
+        elif is_lazy(target) and is_lazy(state[key]):
+            continue
         elif state[key].shape != target.shape:
             errors.append(f"'{key}': shape {tuple(state[key].shape)} does not fit {tuple(target.shape)}")
         else:

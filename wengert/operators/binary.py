@@ -155,9 +155,10 @@ def multilabel_soft_margin_loss(
     """Return the mean over the labels (the last dimension) of the binary cross-entropy with logits.
 
     Args:
-        input, target: of shape (N, C) or (C). weight: one per label.
+        input, target: of shape (N, C) or (C); labels may be integers. weight: one per label.
     """
     check_reduction("multilabel_soft_margin_loss", reduction, size_average, reduce)
     _same_shape("multilabel_soft_margin_loss", input, target)
-    loss = ops.binary_loss_of_logits(input, target)
+    labels = target if target.is_floating_point() else ops.cast(target, input.dtype)
+    loss = ops.binary_loss_of_logits(input, labels)
     return reduce_loss(ops.mean(loss if weight is None else loss * weight, -1), reduction)

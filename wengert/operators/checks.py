@@ -30,7 +30,8 @@ def known(tensor: Any) -> Any:
     """Return the array of a tensor, to check its values; None where it stands for many at once, as under vmap."""
     captures = thread.state.captures
     if captures is not None:
-        return captures.constant(tensor)
+        level = getattr(tensor._payload, "level", captures)
+        return captures.constant(tensor) if level is captures else None
     try:
         return raw(tensor)
     except TransformError:

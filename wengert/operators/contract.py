@@ -289,11 +289,14 @@ def _linear_weight(g: Any, input: Any, weight_shape: tuple[int, ...]) -> Any:
         s((0, 3), (2, 3), (2,)),
         s((2, 2), (2, 2), (2,), kind="complex"),
         s.error(RuntimeError, "in_features=4", (2, 3), (2, 4)),
+        s.error(RuntimeError, "1 or 2 dimensions", (4, 3), (4, 3, 3)),
     ],
 )
 def linear(input: Number, weight: Number, bias: Number = None) -> Any:
     """``input @ weight.T + bias``: ``(…, in) → (…, out)`` with weight ``(out, in)`` and bias ``(out,)``."""
     _same_dtype("linear", input, weight, bias)
+    if weight.ndim > 2:
+        raise ValueError("weight has more than 2 dimensions")
     out = _product(input, weight.T)
     if bias is not None and bias.ndim > out.ndim:
         raise ValueError("bias does not fit the result")

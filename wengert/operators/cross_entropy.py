@@ -17,6 +17,7 @@ from wengert.core.batch import Body, refuse
 from wengert.core.families import composite, elementwise, nondifferentiable, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
+from wengert.core.state import thread
 from wengert.errors import ShapeError
 from wengert.operators.along import blocks, positions, rows_along
 from wengert.operators.fold_batch import rows_batch
@@ -24,7 +25,7 @@ from wengert.operators.reduction import check_reduction, reduce_loss
 
 __all__ = [
     "class_dim", "class_index", "class_loss", "class_loss_backward", "count_targets", "cross_entropy", "nll_loss", "one_hot",
-    "weighted_log", "weighted_mean",
+    "one_hot_rows",    "weighted_log", "weighted_mean",
 ]  # fmt: skip
 
 
@@ -443,6 +444,25 @@ def cross_entropy(
     return weighted_mean(loss, weight, target, index, ignore_index, reduction)
 
 
+@composite(
+    home="nn.functional",
+    samples=lambda s: [
+        s(s.array([0, 2, 1]), 3), s(s.array([[1], [0]]), num_classes=2), s(s.array(1), 4),
+        s(s.array(np.zeros(0, int)), 3), s.error(ValueError, "class 3", s.array([0, 3]), 3),
+        s.error(ValueError, "class -1", s.array([0, -1]), 3),
+    ],
+)  # fmt: skip
+def one_hot(input: Any, num_classes: int = -1) -> Any:
+    """Return int64 zeros of shape (*, num_classes) with a 1 at each index; -1 means the largest index and one.
+
+    Raises:
+        ValueError: for a negative index, or one that is not below ``num_classes``.
+    """
+    if num_classes == -1 and thread.state.captures is not None and input.numel():
+        num_classes = int(ops.max(input).item()) + 1  # a program is of one shape
+    return ops.one_hot_rows(input, num_classes)
+
+
 def _one_hot_spec(input: Spec, num_classes: int = -1) -> Spec:
     return Spec((*input.shape, num_classes), int64)
 
@@ -456,19 +476,11 @@ def _one_hot_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
 @nondifferentiable(
     batch=_one_hot_batch,
     spec=_one_hot_spec,
-    home="nn.functional",
-    samples=lambda s: [
-        s(s.array([0, 2, 1]), 3), s(s.array([[1], [0]]), num_classes=2), s(s.array(1), 4),
-        s(s.array(np.zeros(0, int)), 3), s.error(ValueError, "class 3", s.array([0, 3]), 3),
-        s.error(ValueError, "class -1", s.array([0, -1]), 3),
-    ],
-)  # fmt: skip
-def one_hot(input: Integer, num_classes: Int = -1) -> Any:
-    """Return int64 zeros of shape (*, num_classes) with a 1 at each index; -1 means the largest index and one.
-
-    Raises:
-        ValueError: for a negative index, or one that is not below ``num_classes``.
-    """
+    home=(),
+    samples=lambda s: [s(s.array([0, 2, 1]), 3), s.error(ValueError, "class 3", s.array([0, 3]), 3)],
+)
+def one_hot_rows(input: Integer, num_classes: Int = -1) -> Any:
+    """Return what :func:`one_hot` does."""
     if num_classes == -1:
         if not input.size:
             raise ValueError("one_hot(): an empty tensor does not tell the number of classes; give num_classes")

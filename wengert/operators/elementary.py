@@ -293,7 +293,7 @@ def _radius(g: Any, input: Any, other: Any) -> Any:
     np.arctan2,
     derivative={
         "input": lambda g, input, other: g * _over_square(other, _radius(g, input, other)),
-        "other": lambda g, input, other: g * _over_square(-input, _radius(g, input, other)),
+        "other": lambda g, input, other: -g * _over_square(input, _radius(g, input, other)),
     },
     promote="float",
     flops=15,

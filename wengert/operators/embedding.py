@@ -251,11 +251,11 @@ def bag_maxima(rows: Real, segments: Integer, count: Any) -> Any:
 def _reduced(rows: Any, segments: Any, bags: int, mode: str) -> Any:
     if mode == "max":
         padded = ops.cat((rows, ops.zeros(1, rows.shape[1], dtype=rows.dtype)), 0)
-        return ops.gather(padded, 0, ops.bag_maxima(rows.detach(), segments, bags))
-    total = ops.add_rows(rows, segments, bags)
+        return ops.gather(padded, 0, ops.bag_maxima(rows.detach(), from_array(segments), bags))
+    total = ops.add_rows(rows, from_array(segments), bags)
     if mode == "sum":
         return total
-    counts = np.maximum(np.bincount(segments._payload, minlength=bags), 1)
+    counts = np.maximum(np.bincount(segments, minlength=bags), 1)
     return total / ops.from_numpy(counts[:, np.newaxis].astype(np.float64)).to(rows.dtype)
 
 
@@ -327,4 +327,4 @@ def embedding_bag(
     if per_sample_weights is not None:
         factors = ops.take_rows(ops.reshape(per_sample_weights, (-1,)), from_array(kept))
         rows = rows * ops.unsqueeze(factors, -1)
-    return _reduced(rows, from_array(segments), bags, mode)
+    return _reduced(rows, segments, bags, mode)

@@ -251,7 +251,8 @@ def _item(item: Any) -> Any:
         raise IndexError("a uint8 tensor is no index: use .bool() if it is a mask, .long() if it holds positions")
     if dtype.category > 1:
         raise IndexError(f"tensors used as indices must hold ints or bools, got {dtype} of shape {tuple(item.shape)}")
-    if not item._payload.shape and (isinstance(item._payload, np.ndarray) or thread.state.captures is not None):
+    held = item._payload
+    if not held.shape and (isinstance(held, np.ndarray) or held.level is thread.state.captures):
         return raw(item, "an index of no dimensions").item()
     return item
 

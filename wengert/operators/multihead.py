@@ -25,8 +25,10 @@ def _check(query: Any, key: Any, value: Any, embed_dim: int, heads: int, separat
         raise ShapeError(f"{NAME}: key and value must have the same shape, got {shapes}")
 
 
-def _projected(inputs: tuple[Any, Any, Any], packed: Any, weights: tuple[Any, Any, Any], bias: Any) -> list[Any]:
+def _projected(inputs: list[Any], packed: Any, weights: tuple[Any, Any, Any], bias: Any) -> Any:
     """Return queries, keys and values through their linear maps: three weights, or one that holds them all."""
+    if packed is not None and inputs[0] is inputs[1] is inputs[2]:
+        return ops.chunk(ops.linear(inputs[0], packed, bias), 3, -1)
     if packed is not None:
         weights = ops.chunk(packed, 3)
     biases = (None,) * 3 if bias is None else ops.chunk(bias, 3)
@@ -82,6 +84,15 @@ def _extended(x: Any, bias: Any, static: Any, heads: int, zero: bool) -> Any:
     return x
 
 
+def _weighted(q: Any, k: Any, v: Any, mask: Any, dropout: float) -> tuple[Any, Any]:
+    """Return (softmax(q kᵀ / √d + mask) v, the weights)."""
+    scores = ops.bmm(q / math.sqrt(q.shape[-1]), ops.transpose(k, 1, 2))
+    weights = ops.softmax(scores if mask is None else scores + mask, -1)
+    if dropout:
+        weights = ops.dropout(weights, dropout)
+    return ops.bmm(weights, v), weights
+
+
 def _samples(s: Any) -> list[Any]:
     def call(query: Any, key: Any, heads: int, *extra: Any, **options: Any) -> Any:
         bias_k, bias_v, zero = extra or (None, None, False)
@@ -116,7 +127,7 @@ def multi_head_attention_forward(
             True for pairs that do not count, or numbers that are added to the scores.
         static_k, static_v: keys and values in heads, (N · heads, S, E / heads), in place of the projected ones.
         need_weights: also return the weights, (N, L, S), averaged over the heads unless ``average_attn_weights`` is
-            False, (N, heads, L, S). is_causal: a promise that ``attn_mask`` is causal, which must be given.
+            False, (N, heads, L, S). is_causal: a promise that ``attn_mask``, which must be given, is causal.
 
     Raises:
         RuntimeError, ValueError: for shapes that do not fit.
@@ -126,27 +137,29 @@ def multi_head_attention_forward(
         raise RuntimeError(f"{NAME}: is_causal says what attn_mask is; give the mask too")
     if (bias_k is None) != (bias_v is None):
         raise ValueError(f"{NAME}: give bias_k and bias_v both, or neither")
-    alone = query.ndim == 2
+    alone, inputs = query.ndim == 2, [query, key, value]
     if alone:
-        query, key, value = (ops.unsqueeze(x, 1) for x in (query, key, value))
+        batched = {id(x): ops.unsqueeze(x, 1) for x in inputs}
+        inputs = [batched[id(x)] for x in inputs]
         key_padding_mask = None if key_padding_mask is None else ops.unsqueeze(key_padding_mask, 0)
     packed = None if use_separate_proj_weight else in_proj_weight
-    q, k, v = _projected((query, key, value), packed, (q_proj_weight, k_proj_weight, v_proj_weight), in_proj_bias)
-    length, batch, width = query.shape
+    q, k, v = _projected(inputs, packed, (q_proj_weight, k_proj_weight, v_proj_weight), in_proj_bias)
+    length, batch, width = inputs[0].shape
     q = _heads(q, num_heads)
     k, v = (_extended(x, b, s, num_heads, add_zero_attn) for x, b, s in ((k, bias_k, static_k), (v, bias_v, static_v)))
     extra = int(bias_k is not None) + int(add_zero_attn)
     shape = (batch, num_heads, length, k.shape[1] - extra)
     mask = _score_mask(attn_mask, key_padding_mask, query.dtype, shape, extra)
-    weights = ops.bmm(q / math.sqrt(q.shape[-1]), ops.transpose(k, 1, 2))
-    weights = ops.softmax(weights if mask is None else weights + mask, -1)
-    if training and dropout_p:
-        weights = ops.dropout(weights, dropout_p)
-    joined = ops.reshape(ops.transpose(ops.bmm(weights, v), 0, 1), (length, batch, width))
-    out = ops.linear(joined, out_proj_weight, out_proj_bias)
-    weights = ops.reshape(weights, (batch, num_heads, length, k.shape[1])) if need_weights else None
-    if need_weights and average_attn_weights:
-        weights = ops.mean(weights, 1)
+    dropout = dropout_p if training else 0.0
+    if need_weights:
+        shown, weights = _weighted(q, k, v, mask, dropout)
+    else:
+        causal = is_causal and key_padding_mask is None and not extra
+        shown, weights = ops.scaled_dot_product_attention(q, k, v, None if causal else mask, dropout, causal), None
+    out = ops.linear(ops.reshape(ops.transpose(shown, 0, 1), (length, batch, width)), out_proj_weight, out_proj_bias)
+    if weights is not None:
+        weights = ops.reshape(weights, (batch, num_heads, length, k.shape[1]))
+        weights = ops.mean(weights, 1) if average_attn_weights else weights
     if alone:
         out, weights = ops.squeeze(out, 1), None if weights is None else ops.squeeze(weights, 0)
     return out, weights
