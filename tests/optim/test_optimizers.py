@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import wengert as wg
 from wengert import nn, optim
 
-ALL = ["SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta", "ASGD", "Rprop"]
+ALL = ["SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta", "ASGD", "Rprop", "Lion"]
 GRADS = [10.0, 1.0, -1.0, 0.1, 0.0, 2.0]
 
 
@@ -58,6 +59,15 @@ def rmsprop(grads: list[float], lr: float, alpha: float, momentum: float) -> flo
     return w
 
 
+def lion(grads: list[float], lr: float, decay: float) -> float:
+    w, m = 1.0, 0.0
+    for g in grads:
+        c = 0.9 * m + 0.1 * g
+        w = w * (1 - lr * decay) - lr * ((c > 0) - (c < 0))
+        m = 0.99 * m + 0.01 * g
+    return w
+
+
 def adagrad(grads: list[float], lr: float, lr_decay: float) -> float:
     w, s = 1.0, 0.0
     for k, g in enumerate(grads):
@@ -99,31 +109,32 @@ def rprop(grads: list[float], lr: float) -> float:
 @pytest.mark.parametrize(
     ("got", "want"),
     [
-        (run("SGD", lr=0.1), 1 - 0.1 * sum(GRADS)),
-        (run("SGD", lr=0.1, maximize=True), 1 + 0.1 * sum(GRADS)),
-        (run("SGD", [1.0, 1.0], lr=0.1, momentum=0.9, dampening=0.5), 1 - 0.1 * (1 + (0.9 + 0.5))),
-        (run("SGD", [1.0], lr=0.1, weight_decay=0.5), 1 - 0.1 * 1.5),
-        (run("SGD", lr=0.1, momentum=0.9, nesterov=True), nesterov(GRADS, 0.1, 0.9)),
-        (run("Adam", lr=0.1), adam(GRADS, 0.1)),
-        (run("Adam", lr=0.1, maximize=True), 2 - adam(GRADS, 0.1)),
-        (run("Adam", lr=0.1, amsgrad=True), adam(GRADS, 0.1, amsgrad=True)),
-        (run("Adam", lr=0.1, weight_decay=0.2), adam(GRADS, 0.1, 0.2)),
-        (run("Adam", lr=0.1, weight_decay=0.2, decoupled_weight_decay=True), adam(GRADS, 0.1, 0.2, True)),
-        (run("AdamW", lr=0.1, weight_decay=0.2), adam(GRADS, 0.1, 0.2, True)),
-        (run("AdamW", lr=0.1), adam(GRADS, 0.1, 0.01, True)),
-        (run("RMSprop", lr=0.1, alpha=0.9, momentum=0.5, centered=True), rmsprop(GRADS, 0.1, 0.9, 0.5)),
-        (run("Adagrad", lr=0.1, lr_decay=0.3), adagrad(GRADS, 0.1, 0.3)),
-        (run("Adadelta", rho=0.8), adadelta(GRADS, 0.8)),
-        (run("Adamax", lr=0.1), adamax(GRADS, 0.1)),
-        (run("Rprop", lr=0.1), rprop(GRADS, 0.1)),
+        (lambda: run("SGD", lr=0.1), 1 - 0.1 * sum(GRADS)),
+        (lambda: run("SGD", lr=0.1, maximize=True), 1 + 0.1 * sum(GRADS)),
+        (lambda: run("SGD", [1.0, 1.0], lr=0.1, momentum=0.9, dampening=0.5), 1 - 0.1 * (1 + (0.9 + 0.5))),
+        (lambda: run("SGD", [1.0], lr=0.1, weight_decay=0.5), 1 - 0.1 * 1.5),
+        (lambda: run("SGD", lr=0.1, momentum=0.9, nesterov=True), nesterov(GRADS, 0.1, 0.9)),
+        (lambda: run("Adam", lr=0.1), adam(GRADS, 0.1)),
+        (lambda: run("Adam", lr=0.1, maximize=True), 2 - adam(GRADS, 0.1)),
+        (lambda: run("Adam", lr=0.1, amsgrad=True), adam(GRADS, 0.1, amsgrad=True)),
+        (lambda: run("Adam", lr=0.1, weight_decay=0.2), adam(GRADS, 0.1, 0.2)),
+        (lambda: run("Adam", lr=0.1, weight_decay=0.2, decoupled_weight_decay=True), adam(GRADS, 0.1, 0.2, True)),
+        (lambda: run("AdamW", lr=0.1, weight_decay=0.2), adam(GRADS, 0.1, 0.2, True)),
+        (lambda: run("AdamW", lr=0.1), adam(GRADS, 0.1, 0.01, True)),
+        (lambda: run("RMSprop", lr=0.1, alpha=0.9, momentum=0.5, centered=True), rmsprop(GRADS, 0.1, 0.9, 0.5)),
+        (lambda: run("Adagrad", lr=0.1, lr_decay=0.3), adagrad(GRADS, 0.1, 0.3)),
+        (lambda: run("Adadelta", rho=0.8), adadelta(GRADS, 0.8)),
+        (lambda: run("Adamax", lr=0.1), adamax(GRADS, 0.1)),
+        (lambda: run("Rprop", lr=0.1), rprop(GRADS, 0.1)),
+        (lambda: run("Lion", lr=0.1, weight_decay=0.3), lion(GRADS, 0.1, 0.3)),
     ],
     ids=[
         "sgd", "sgd up", "sgd dampening", "sgd decay", "nesterov", "adam", "adam up", "amsgrad", "adam decay",
-        "adam decoupled", "adamw", "adamw default", "rmsprop", "adagrad", "adadelta", "adamax", "rprop",
+        "adam decoupled", "adamw", "adamw default", "rmsprop", "adagrad", "adadelta", "adamax", "rprop", "lion",
     ],
 )  # fmt: skip
-def test_formulas(got: float, want: float) -> None:
-    np.testing.assert_allclose(got, want, rtol=1e-9)
+def test_formulas(got: Callable[[], float], want: float) -> None:
+    np.testing.assert_allclose(got(), want, rtol=1e-9)
 
 
 def test_adam_s_penalty_is_not_adamw_s_decay() -> None:

@@ -42,6 +42,11 @@ OPTIMIZERS: list[tuple[str, dict[str, Any]]] = [
     ("ASGD", {"lr": 0.05}),
     ("ASGD", {"lr": 0.05, "t0": 3, "lambd": 0.01, "weight_decay": 0.1}),
     ("Rprop", {"lr": 0.02}),
+    ("Adafactor", {"lr": 0.1}),
+    (
+        "Adafactor",
+        {"lr": 0.05, "beta2_decay": -0.6, "d": 2.0, "eps": (1e-4, 1e-2), "weight_decay": 0.1, "maximize": True},
+    ),
 ]
 
 
@@ -96,6 +101,54 @@ def test_trajectories(case: tuple[str, dict[str, Any]], dtype: str) -> None:
             if name not in ("eta", "mu", "mu_product"):  # a state that is loaded there takes the parameter's dtype
                 assert str(value.dtype).removeprefix("wengert") == str(other.dtype).removeprefix("torch"), name
             np.testing.assert_allclose(value.numpy(), other.numpy(), rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"nesterov": False, "weight_decay": 0.0, "adjust_lr_fn": "original"},
+        {"adjust_lr_fn": "match_rms_adamw", "ns_steps": 3},
+    ],
+    ids=str,
+)
+def test_muon_orthogonalises_alike(options: dict[str, Any]) -> None:
+    """To the precision of bfloat16, in which the iteration is done, which amplifies it."""
+    found = []
+    for lib in (wg, torch):
+        params = [lib.nn.Parameter(lib.tensor(DATA[n], dtype=lib.float32)) for n in ("a", "x")]
+        o = lib.optim.Muon(params, lr=0.02, **options)
+        for k in range(5):
+            o.zero_grad()
+            (((params[0] @ params[1]) ** 2).sum() + (params[1] * math.sin(k)).sum()).backward()
+            o.step()
+        found.append([p.detach().numpy() for p in params])
+    for got, want in zip(*found, strict=True):
+        np.testing.assert_allclose(got, want, atol=5e-3)
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+@pytest.mark.parametrize("options", [{"lr": 0.1}, {"lr": 1, "history_size": 2, "max_iter": 7}], ids=str)
+def test_lbfgs_takes_the_same_steps(search: str | None, options: dict[str, Any]) -> None:
+    found = []
+    for lib in (wg, torch):
+        params, loss = problem(lib, "float64")
+        o = lib.optim.LBFGS(params, line_search_fn=search, **options)
+
+        def closure(o: Any = o, loss: Any = loss) -> Any:
+            o.zero_grad()
+            value = loss(1) + loss(2) * 0.1
+            value.backward()
+            return value
+
+        losses = [o.step(closure).item() for _ in range(4)]
+        state = o.state_dict()["state"][0]
+        found.append((losses, state["func_evals"], state["n_iter"], [p.detach().numpy() for p in params]))
+    (losses, *counts, params), (their_losses, *their_counts, their_params) = found
+    np.testing.assert_allclose(losses, their_losses, rtol=1e-6)
+    assert counts == their_counts
+    for got, want in zip(params, their_params, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW"])

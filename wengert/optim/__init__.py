@@ -2,10 +2,13 @@
 
 from typing import Any
 
-from wengert.core.registry import missing_message
-from wengert.optim import lr_scheduler
+from wengert.core.registry import MissingNameError
+from wengert.optim import lr_scheduler, multitask, swa_utils
 from wengert.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
 from wengert.optim.adaptive import Adadelta, Adagrad, RMSprop, Rprop
+from wengert.optim.lbfgs import LBFGS
+from wengert.optim.lion import Lion
+from wengert.optim.matrix import Adafactor, Muon
 from wengert.optim.optimizer import (
     Optimizer,
     register_optimizer_step_post_hook,
@@ -15,22 +18,28 @@ from wengert.optim.sgd import ASGD, SGD
 
 __all__ = [
     "ASGD",
+    "LBFGS",
     "SGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
     "Adamax",
+    "Lion",
+    "Muon",
     "NAdam",
     "Optimizer",
     "RAdam",
     "RMSprop",
     "Rprop",
     "lr_scheduler",
+    "multitask",
     "register_optimizer_step_post_hook",
     "register_optimizer_step_pre_hook",
+    "swa_utils",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(missing_message("module 'wengert.optim'", name, __all__), name=name)
+    raise MissingNameError("module 'wengert.optim'", name, __all__)

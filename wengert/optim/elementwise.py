@@ -129,10 +129,18 @@ class Elementwise(Optimizer):
             source = _Numbers(self, group, members[0][1], counters)
             captures.guard(source.alike)
             numbers = captures.host(source, _real_dtype(dtype.numpy))
+            scalars = [(state[name], _Moved(source, name)) for _, state in members for name in self._own_scalars(state)]
+            moved = [captures.hosted(after, scalar.dtype.numpy)[0] for scalar, after in scalars]
+            for (scalar, _), after in zip(scalars, moved, strict=True):
+                ops.copy_(scalar, after)
             for param, state in members:
                 if self.counts:
                     ops.add_(state["step"], 1)
                 entered([param, param.grad, *(state[m] for m in names)], numbers)
+
+    def _own_scalars(self, state: dict[str, Any]) -> list[str]:
+        """The names of the numbers in a state that :meth:`numbers` moves on."""
+        return [name for name in self.scalars if name != "step" and name in state]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over options and state; a step count that is a number, as old files have it, becomes a tensor."""
@@ -163,18 +171,20 @@ class _States:
 
 
 class _Numbers:
-    """The numbers of one step for parameters that have made equally many."""
+    """The numbers of one step for parameters that have made equally many. The state is left as it is."""
 
     def __init__(self, owner: Elementwise, group: Group, state: dict[str, Any], counters: list[Tensor]) -> None:
         self.owner, self.group, self.state, self.counters = owner, group, state, counters
 
-    def peek(self) -> tuple[float, ...]:
-        """Return what the next call gives, and leave the state as it is."""
-        state = {k: v.detach().clone() if isinstance(v, Tensor) else v for k, v in self.state.items()}
-        return self._of(state)
-
     def __call__(self) -> tuple[float, ...]:
-        return self._of(self.state)
+        return self._of(self.copied())
+
+    peek = __call__
+
+    def copied(self) -> dict[str, Any]:
+        """Return the state with scalars that may be written."""
+        own = {name: self.state[name].detach().clone() for name in self.owner._own_scalars(self.state)}
+        return {**self.state, **own} if own else self.state
 
     def alike(self) -> bool:
         """Whether the parameters have made equally many steps, as when they were captured."""
@@ -185,6 +195,20 @@ class _Numbers:
         if len(steps) > 1:
             raise RuntimeError("parameters that were compiled as having made equally many steps no longer have")
         return (*_common(self.group), *self.owner.numbers(self.group, state, steps.pop() + 1.0))
+
+
+class _Moved:
+    """What one of the numbers in a state is after the step."""
+
+    def __init__(self, source: _Numbers, name: str) -> None:
+        self.source, self.name = source, name
+
+    def __call__(self) -> tuple[float, ...]:
+        state = self.source.copied()
+        self.source._of(state)
+        return (state[self.name]._payload.item(),)
+
+    peek = __call__
 
 
 class _Form:

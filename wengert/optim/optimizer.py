@@ -9,6 +9,7 @@ from typing import Any
 
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor
+from wengert.tape.accumulate import reset
 from wengert.tape.hooks import RemovableHandle, add_hook
 from wengert.tape.modes import enable_grad, no_grad
 
@@ -171,10 +172,7 @@ class Optimizer:
         """Drop the gradients of all parameters, or (``set_to_none=False``) fill them with zeros."""
         for group in self.param_groups:
             for param in group["params"]:
-                if set_to_none or param.grad is None:
-                    param.grad = None
-                else:
-                    param.grad = param.grad.detach().zero_()
+                reset(param, set_to_none)
 
     @_with_hooks
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

@@ -24,6 +24,8 @@ def _at_each_call(step: Callable[..., None]) -> Callable[..., None]:
             step(self, *args, **kwargs)
         elif any(isinstance(value, Tensor) for value in (*args, *kwargs.values())):
             captures.refuse("a scheduler's step() that is given a tensor, whose value Python would need,")
+        elif self._is_initial:
+            captures.refuse("a scheduler that is made inside the function")
         else:
             captures.effect(functools.partial(step, self, *args, **kwargs))
 
