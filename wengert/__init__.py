@@ -46,7 +46,7 @@ from wengert.array.layout import (
 from wengert.array.shape import Size
 from wengert.core.generator import Generator, default_generator
 from wengert.core.printing import set_printoptions
-from wengert.core.registry import missing_message, ops
+from wengert.core.registry import MissingNameError, ops
 from wengert.core.registry import operators as declared_operators
 from wengert.core.tensor import Tensor
 from wengert.introspection import (
@@ -89,11 +89,15 @@ inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
 newaxis = None
 
 _SUBPACKAGES = (
-    "array_api", "backends", "cli", "cpu", "cuda", "data", "fft", "func", "library", "linalg", "masked", "nn", "optim",
+    "amp", "array_api", "backends", "cli", "cpu", "cuda", "data", "fft", "func", "library", "linalg", "masked", "nn", "optim",
     "random", "serialization", "signal", "special", "testing", "tree", "utils",
 )  # fmt: skip
 _ELSEWHERE = {
     **dict.fromkeys(("cond", "while_loop", "vmap"), "func"),
+    **dict.fromkeys((
+        "autocast", "clear_autocast_cache", "get_autocast_dtype", "is_autocast_cache_enabled", "is_autocast_enabled",
+        "set_autocast_cache_enabled", "set_autocast_dtype", "set_autocast_enabled",
+    ), "amp.autocast_mode"),
     **dict.fromkeys(("compile",), "compiling.api"),
     **dict.fromkeys(("explain",), "compiling.explain"),
     **dict.fromkeys(("trace",), "compiling.trace"),
@@ -126,7 +130,7 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(f"wengert.{_ELSEWHERE[name]}"), name)
     found = public_operator(name)
     if found is None:
-        raise AttributeError(missing_message("module 'wengert'", name, __dir__()), name=name, obj=sys.modules[__name__])
+        raise MissingNameError("module 'wengert'", name, __dir__, sys.modules[__name__])
     globals()[name] = found  # the next access is an ordinary one
     return found
 
@@ -136,7 +140,7 @@ def public_operator(name: str) -> Any:
     if name.startswith("_"):
         return None
     found = ops.__dict__.get(name)
-    op = getattr(found, "op", declared_operators().get(name))
+    op = getattr(found, "op", None) or declared_operators().get(name)
     return found if op is None or "" in op.home else None
 
 

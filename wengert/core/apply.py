@@ -13,6 +13,7 @@ import numpy as np
 from wengert.array.device import devices, unplaced
 from wengert.array.dtype import DTYPES, FLOAT, DType, bfloat16, can_cast, dtype_of, real_of, result_dtype, scalar_dtype
 from wengert.array.shape import broadcast_shapes
+from wengert.core.casting import uncast
 from wengert.core.devices import common_device, settle
 from wengert.core.explain import FAILURES, explained, specs
 from wengert.core.interpret import intercepted
@@ -35,8 +36,7 @@ def call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call an operator with the user's arguments."""
     out = kwargs.pop("out", None) if "out" not in op.signature.index else None
     values = bind(op, args, kwargs)
-    result = execute(op, values)
-    return result if out is None else write_out(op, out, result)
+    return execute(op, values) if out is None else write_out(op, out, uncast(execute, op, values))
 
 
 def bind(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
@@ -140,6 +140,8 @@ def execute(op: Op, values: list[Any]) -> Any:
         state = local.state
     except AttributeError:
         state = thread.state
+    if state.slow and state.casting is not None:
+        return state.casting.run(op, values, execute)
     if state.slow and (state.levels or state.watchers):
         found = intercepted(op, values, execute, state)
         if found is not NotImplemented:
@@ -327,8 +329,17 @@ def broadcast_spec(op: Op, values: Sequence[Any]) -> Spec:
 
 
 def settled_dtype(op: Op, values: Sequence[Any]) -> DType:
-    """Return the declared result dtype of a promoting operator."""
+    """Return the declared result dtype of a promoting operator.
+
+    Raises:
+        DTypeError: if a number among its arguments does not fit the dtype that the tensors are cast to.
+    """
     dtype = common_dtype(op, values)
+    if dtype.category < FLOAT and dtype.numpy.kind != "b":
+        limits = np.iinfo(dtype.numpy)
+        for i in op.signature.inputs:
+            if type(values[i]) is int and not limits.min <= values[i] <= limits.max:
+                raise DTypeError(f"{op.name}(): the number {values[i]} does not fit elements of {dtype}")
     if op.result == "bool":
         return dtype_of(np.dtype(np.bool_))
     return real_of(dtype) if op.result == "real" else dtype

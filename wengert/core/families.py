@@ -26,6 +26,7 @@ from wengert.core.methods import attach
 from wengert.core.operator import Op
 from wengert.core.registry import ops, register
 from wengert.core.signature import ALIASES, Signature
+from wengert.core.state import local, thread
 from wengert.errors import DeclarationError
 
 __all__ = ["bilinear", "composite", "elementwise", "linear", "nondifferentiable", "operator"]
@@ -198,6 +199,12 @@ def _guarded(op: Op) -> Kernel:
     own_out = "out" in op.signature.index
 
     def public(*args: Any, **kwargs: Any) -> Any:
+        try:
+            casting = local.state.casting
+        except AttributeError:
+            casting = thread.state.casting
+        if casting is not None and op.name in casting.rules:
+            return casting.call(op, args, kwargs)
         if dims and kwargs:
             for name in ("axis", "keepdims"):
                 if name in kwargs:

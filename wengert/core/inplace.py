@@ -5,6 +5,7 @@ the ufunc writes straight into the tensor's memory.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,14 @@ import numpy as np
 from wengert.array.device import devices
 from wengert.array.dtype import can_cast
 from wengert.core.apply import call, execute
+from wengert.core.casting import uncast
 from wengert.core.interpret import has_history, write
 from wengert.core.native import native
 from wengert.core.node import Leaf, OpNode, next_sequence
 from wengert.core.operator import Op
 from wengert.core.place import here
 from wengert.core.registry import operators
-from wengert.core.state import thread
+from wengert.core.state import local, thread
 from wengert.core.tensor import INFERENCE, Tensor, from_array, keep_retaining, refresh, version_of
 from wengert.errors import DTypeError, InplaceError, ShapeError
 
@@ -42,9 +44,8 @@ def check_writable(name: str, tensor: Any) -> None:
     """Refuse an in-place write that PyTorch refuses: leaves, views of leaves, overlapping or read-only memory."""
     state = thread.state
     array = tensor._payload
-    if type(array) is not np.ndarray:
-        if array.parts:
-            check_writable(name, array.carrier)
+    if type(array) is not np.ndarray and array.parts:
+        check_writable(name, array.carrier)
     elif overlaps(array):
         raise InplaceError(
             f"{name}(): several elements of the written tensor (shape {tuple(array.shape)}) share one memory location; "
@@ -164,7 +165,8 @@ def inplace_lane(op: Op) -> Callable[..., Any]:
             version_of(input).bump(name, here(1))
             return input
         source = _copy_of(input) if saves_input and _recording(input, *args, *kwargs.values()) else input
-        return adopt(name, input, call(op, (source, *args), kwargs))
+        run = call if local.state.casting is None else partial(uncast, call)  # what is written keeps its dtype
+        return adopt(name, input, run(op, (source, *args), kwargs))
 
     function.__name__ = name
     function.__doc__ = f"In-place version of :func:`wengert.{op.name}`."

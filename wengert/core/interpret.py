@@ -6,8 +6,8 @@ operator on tensors of the levels below. The highest level among the arguments d
 to it first, so that an interpreter sees its own tensors alone. Recording happens at whichever level a tensor carries a
 node, so derivatives and interpreters nest in any order.
 
-A *watcher* sees every call that goes through the general lane, and runs it: profilers, autocast, selective
-checkpointing are watchers.
+A *watcher* sees every call that goes through the general lane, and runs it: profilers, selective checkpointing are
+watchers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -96,15 +96,19 @@ class Payload:
         if not self.level.alive:
             raise TransformError(escaped(self))
 
+    def refused(self, what: str) -> TransformError:
+        """Return the error for what asks for the array itself."""
+        return self.level.error(self.level.refusal(what)) if self.level.alive else TransformError(escaped(self))
+
     def detached(self) -> "Payload":
         """Return the payload without history and tangents."""
         raise NotImplementedError
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        raise TransformError(self.level.refusal(ufunc.__name__) if self.level.alive else escaped(self))
+        raise self.refused(ufunc.__name__)
 
     def __array__(self, *args: Any, **options: Any) -> Any:
-        raise TransformError(self.level.refusal("a NumPy function") if self.level.alive else escaped(self))
+        raise self.refused("a NumPy function")
 
     @property
     def ndim(self) -> int:
@@ -131,11 +135,11 @@ class Payload:
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__"):
-            raise TransformError(self.level.refusal(f"the attribute {name}") if self.level.alive else escaped(self))
+            raise self.refused(f"the attribute {name}")
         raise AttributeError(name)
 
     def __getitem__(self, key: Any) -> Any:
-        raise TransformError(self.level.refusal("indexing its memory") if self.level.alive else escaped(self))
+        raise self.refused("indexing its memory")
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -147,10 +151,11 @@ class Level:
     Attributes:
         depth: its position on the stack of the thread. alive: whether it is on the stack. adopted: tensors from outside
             that it made its own because something of it was written into them; they get back what they were at its end.
-        title: what it is called in messages.
+        title: what it is called in messages. error: what is raised where the array of a tensor is asked for.
     """
 
     title = "a transform"
+    error = TransformError
     takes_plain = False  # whether operators on plain tensors are its business, too
 
     def __init__(self) -> None:

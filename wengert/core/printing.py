@@ -92,11 +92,11 @@ def _formatter(array: Any) -> Any:
 def format_tensor(tensor: Any) -> str:
     """Return ``tensor([...], dtype=..., requires_grad=...)`` with what differs from the defaults."""
     array: Any = tensor._payload
+    captures = thread.state.captures
+    if captures is not None and (isinstance(array, np.ndarray) or array.level is captures):
+        array = captures.values(tensor, "the text of a tensor")
     if not isinstance(array, np.ndarray):
         return repr(array)
-    captures = thread.state.captures
-    if captures is not None and not captures.known(array):
-        return f"tensor(captured, shape={tuple(array.shape)}, dtype={array.dtype.name})"
     if array.dtype.kind == "V":
         array = array.astype(np.float32)
     prefix = f"{'Parameter containing:' + chr(10) if type(tensor).__name__ == 'Parameter' else ''}tensor("

@@ -24,6 +24,7 @@ class State:
         saved_hooks_error: the text that refuses new saved-tensor hooks, or None.
         anomaly: whether backward checks every gradient for NaN; anomaly_nan whether NaN is an error.
         levels: the running transforms, outermost first (see :mod:`wengert.core.interpret`); watchers: what sees every call.
+        casting: how arguments of operators are cast (see :mod:`wengert.core.casting`), or None.
         captures: the level, at the bottom, that also takes operators on plain tensors, because it writes the program down.
         marked: whether new tensors must be marked: inference mode is on, or a program is captured.
         walk: the backward pass that is running, or None.
@@ -37,6 +38,7 @@ class State:
         "anomaly",
         "anomaly_nan",
         "captures",
+        "casting",
         "generator",
         "grad",
         "inference",
@@ -56,6 +58,7 @@ class State:
         self.inference = False
         self.slow = self.marked = False
         self.captures: Any = None
+        self.casting: Any = None
         self.levels: list[Any] = []
         self.watchers: tuple[Any, ...] = ()
         self.saved_hooks: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = []
@@ -71,7 +74,8 @@ class State:
 
     def update(self) -> None:
         """Recompute ``slow`` after a mode has changed."""
-        self.slow = self.inference or bool(self.saved_hooks or self.levels or self.watchers)
+        casts = self.casting is not None and bool(self.casting.rules)
+        self.slow = self.inference or casts or bool(self.saved_hooks or self.levels or self.watchers)
         self.captures = self.levels[0] if self.levels and self.levels[0].takes_plain else None
         self.marked = self.inference or self.captures is not None
 

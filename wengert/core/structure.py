@@ -1,12 +1,22 @@
-"""Whether anything about modules has changed: a counter that compiled programs look at before they look closer."""
+"""What compiled programs know of modules: whether anything about them has changed, and what a compiled one is."""
+
+from collections.abc import Callable
+from typing import Any
 
 __all__ = ["Structure", "structure"]
 
 
 class Structure:
-    """Attributes: changes: how often a registered member of a module, or its mode, was replaced, in this process."""
+    """Of this process.
 
-    __slots__ = ("changes",)
+    Attributes:
+        changes: how often an attribute of a module was set; programs look at it before they look closer.
+        compiled: makes a module of a module and what is to run when it is called.
+    """
+
+    __slots__ = ("changes", "compiled")
+
+    compiled: Callable[[Any, Any], Any]
 
     def __init__(self) -> None:
         self.changes = 0

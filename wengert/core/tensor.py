@@ -143,6 +143,8 @@ class Tensor(TensorMethods):
 
     def data_ptr(self) -> int:
         """Return the address of its first element."""
+        if thread.state.captures is not None:
+            thread.state.captures.refuse("data_ptr(), the address of memory that each call makes anew,")
         return int(raw(self, "data_ptr()").ctypes.data)
 
     # ---- what the tape knows
@@ -449,10 +451,9 @@ def raw(tensor: Any, what: str = "this operation") -> np.ndarray[Any, Any]:
     Raises:
         TransformError: beginning with ``what``, inside a transform in which the tensor has no values of its own.
     """
-    payload = tensor._payload
+    payload, captures = tensor._payload, thread.state.captures
     if not isinstance(payload, np.ndarray):
         return payload.values(what)
-    captures = thread.state.captures
     return payload if captures is None else captures.values(tensor, what)
 
 

@@ -26,6 +26,7 @@ from wengert.core.registry import operators, ops
 from wengert.library.custom import (
     CustomOpDef,
     custom_op,
+    register_autocast,
     register_autograd,
     register_fake,
     register_kernel,
@@ -36,6 +37,6 @@ from wengert.testing.opcheck import opcheck
 
 __all__ = [
     "Body", "CustomOpDef", "Op", "Spec", "bilinear", "composite", "custom_op", "elementwise", "folded", "front",
-    "infer_schema", "linear", "nondifferentiable", "opcheck", "operator", "operators", "ops", "register_autograd",
-    "register_fake", "register_kernel", "register_vmap",
+    "infer_schema", "linear", "nondifferentiable", "opcheck", "operator", "operators", "ops", "register_autocast",
+    "register_autograd", "register_fake", "register_kernel", "register_vmap",
 ]  # fmt: skip

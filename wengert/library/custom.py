@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from wengert.amp.autocast_mode import is_autocast_available
+from wengert.amp.lists import RULES
+from wengert.array.dtype import DType, to_dtype
 from wengert.core.inplace import check_writable
 from wengert.core.interpret import watched
 from wengert.core.operator import Op, Spec
@@ -20,7 +23,9 @@ from wengert.library.capturing import entered
 from wengert.library.opaque import Opaque, grouped
 from wengert.library.schema import checks_of, infer_schema, returns_of, with_markers
 
-__all__ = ["CustomOpDef", "custom_op", "register_autograd", "register_fake", "register_kernel", "register_vmap"]
+__all__ = [
+    "CustomOpDef", "custom_op", "register_autocast", "register_autograd", "register_fake", "register_kernel", "register_vmap",
+]  # fmt: skip
 
 
 def custom_op(
@@ -115,6 +120,7 @@ class CustomOpDef:
             raise DeclarationError(f"custom_op '{self.name}': '{library}' is an operator, so it cannot name a library")
         if self.name in operators():
             withdraw(self.name)
+            RULES.pop(self.name, None)
         register(self.name, self.op, self)
         setattr(namespace, short, self)
 
@@ -197,6 +203,18 @@ class CustomOpDef:
 
         return add if func is None else add(func)
 
+    def register_autocast(self, device_type: str, cast_inputs: DType) -> None:
+        """Register the dtype that :class:`wengert.autocast` casts floating-point arguments to (float64 is not cast).
+
+        Whatever the function calls inside is cast no more. Without one, it gets its arguments as they are.
+
+        Raises:
+            ValueError: for a device that does not exist here.
+        """
+        if not is_autocast_available(device_type):
+            raise ValueError(f"register_autocast: there is no device '{device_type}'; there is 'cpu'")
+        RULES[self.name] = to_dtype(cast_inputs)
+
     # ---- calls
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -204,8 +222,12 @@ class CustomOpDef:
         values = signature.bind(args, kwargs)
         for slot, value, check in zip(signature.slots, values, self._checks, strict=True):
             check(self.name, slot, value)
+        casting = thread.state.casting
+        return self._called(self.op, values) if casting is None else casting.run(self.op, values, self._called)
+
+    def _called(self, op: Op, values: list[Any]) -> Any:
         state = thread.state
-        return watched(self.op, values, self._run, state) if state.watchers else self._run(values)
+        return watched(op, values, self._run, state) if state.watchers else self._run(values)
 
     def _run(self, values: list[Any]) -> Any:
         counts = tuple(len(v) if isinstance(v, list | tuple) and i in self.op.signature.inputs else None
@@ -357,3 +379,8 @@ def register_autograd(op: Any, backward: Callable[..., Any], /, *, setup_context
 def register_vmap(op: Any, func: Callable[..., Any] | None = None, /) -> Any:
     """Register the batching rule of a custom operator; see :meth:`CustomOpDef.register_vmap`."""
     return _definition(op).register_vmap(func)
+
+
+def register_autocast(op: Any, device_type: str, cast_inputs: DType, /) -> None:
+    """Register what autocast casts the arguments of a custom operator to; see :meth:`CustomOpDef.register_autocast`."""
+    _definition(op).register_autocast(device_type, cast_inputs)

@@ -13,7 +13,7 @@ from wengert.core.registry import ops
 from wengert.core.state import thread
 from wengert.core.tensor import from_array, wrote
 
-__all__ = ["accumulate", "into_leaf", "retain"]
+__all__ = ["accumulate", "into_leaf", "reset", "retain"]
 
 
 def _counted_by_asking() -> int:
@@ -81,7 +81,7 @@ def _add_to(tensor: Any, holder: list[Any], create: bool) -> None:
     held = tensor._grad
     given = holder[-1]
     inside = type(given) is not np.ndarray and not isinstance(given._payload, np.ndarray)
-    if captures is not None and held is not None and not create:
+    if captures is not None and not create and _is_writable(held):
         adopt("backward", held, ops.add(held, _as_tensor(holder.pop())))
     elif create or inside:
         g = holder.pop()
@@ -90,7 +90,7 @@ def _add_to(tensor: Any, holder: list[Any], create: bool) -> None:
             given._payload.level.keep(tensor._grad, tensor)
     elif held is None:
         tensor._grad = _own(holder, tensor._payload)
-    elif held._node is None and held._payload.flags.writeable and not overlaps(held._payload):
+    elif _is_writable(held):
         g = holder.pop()
         array = g if type(g) is np.ndarray else g._payload
         thread.state.run(np.add, held._payload, array, held._payload)
@@ -98,6 +98,22 @@ def _add_to(tensor: Any, holder: list[Any], create: bool) -> None:
     else:
         g = holder.pop()
         tensor._grad = ops.add(held, _as_tensor(g))
+
+
+def _is_writable(held: Any) -> bool:
+    """Whether a gradient is there, and may be added to where it lies."""
+    return held is not None and held._node is None and held._payload.flags.writeable and not overlaps(held._payload)
+
+
+def reset(tensor: Any, set_to_none: bool) -> None:
+    """Drop the gradient of a tensor, or fill it with zeros where it lies."""
+    grad = None if set_to_none else tensor.grad
+    if grad is None:
+        tensor.grad = None
+    elif grad._node is None:
+        ops.zero_(grad)
+    else:  # its history goes
+        tensor.grad = ops.zero_(grad.detach())
 
 
 def retain(node: Node, g: Any, create: bool) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from wengert.array.shape import as_int
 from wengert.core.node import Leaf, Version
+from wengert.core.state import thread
 from wengert.core.tensor import from_array, version_of
 from wengert.errors import InplaceError
 from wengert.tape.saved import saved_tensors_hooks
@@ -134,6 +135,8 @@ class Writer:
         if type(tensor._node) is Leaf or tensor.nbytes < max(1, self.min_bytes):
             return Held(tensor)
         if not isinstance(array, np.ndarray):
+            if thread.state.captures is not None:
+                thread.state.captures.refuse("save_on_disk, which writes what backward needs to files,")
             raise TypeError(
                 f"save_on_disk writes arrays, got a tensor of a running transform ({type(array).__name__}) of shape "
                 f"{tuple(array.shape)}; take the transform out of the block, or raise min_bytes"

@@ -61,6 +61,9 @@ class Walk:
             state.captures.history.check_walk(self.table)
         before, state.grad = state.grad, self.create
         outer, state.walk = state.walk, self
+        casting, state.casting = state.casting, None  # gradients have the dtypes of what they are gradients of
+        if casting is not None:
+            state.update()
         try:
             for node, cotangent in roots:
                 if node in self.table:
@@ -70,7 +73,9 @@ class Walk:
                     self.enqueue(node)
             drain(self, state)
         finally:
-            state.grad, state.walk = before, outer
+            state.grad, state.walk, state.casting = before, outer, casting
+            if casting is not None:
+                state.update()
         return self.captured
 
     def reaches(self, node: Node) -> bool:

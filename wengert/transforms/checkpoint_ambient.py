@@ -30,6 +30,7 @@ class Ambient:
     def __init__(self, values: Iterable[Any], random: bool) -> None:
         state = thread.state
         self.fields: dict[str, Any] = {name: getattr(state, name) for name in self.FIELDS}
+        self.casting = state.casting
         self.levels: tuple[Level, ...] = tuple(state.levels)
         self.around: tuple[Any, ...] | None = state.watchers
         self.modes = tuple(w for w in state.watchers if _is_ambient(w))
@@ -56,7 +57,8 @@ class Ambient:
     def restored(self, **changes: Any) -> Iterator[None]:
         """Put the modes back for a block, and change further fields of the thread's state; afterwards all is as it was."""
         state = thread.state
-        changes = {**self.fields, "levels": list(self.levels), **changes}
+        casting = None if self.casting is None else self.casting.fresh()  # no cast outlives the recomputation
+        changes = {**self.fields, "levels": list(self.levels), "casting": casting, **changes}
         before = {name: getattr(state, name) for name in changes}
         positions = [(g, g.get_state()) for g, _ in self.generators]
         ended = [level for level in self.levels if not level.alive]

@@ -6,6 +6,7 @@ predicate with one value per lane of :func:`wengert.func.vmap` is possible.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from wengert.array.dtype import FLOAT
 from wengert.core.apply import as_tensor
 from wengert.core.interpret import Payload
 from wengert.core.registry import ops
+from wengert.core.state import thread
 from wengert.core.tensor import Tensor
 from wengert.transforms.batching import Batched
 from wengert.transforms.control_check import Pattern, Watch, check_callable, watch
@@ -54,6 +56,14 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
         raise TypeError(f"cond(): operands must be a tuple or list, got {type(operands).__name__}; write (operand,)")
     if _lanes(pred):
         return _both(_flag(pred, "cond(): pred"), true_fn, false_fn, operands)
+    captures = _capturing(pred)
+    if captures is not None:
+        found = captures.branches(
+            _single(pred, "cond(): pred"),
+            [partial(_branch, *pair, tuple(operands)) for pair in (("true_fn", true_fn), ("false_fn", false_fn))],
+        )
+        if found is not NotImplemented:
+            return found
     chosen = _truth(pred, "cond(): pred")
     return _branch("true_fn" if chosen else "false_fn", true_fn if chosen else false_fn, tuple(operands))
 
@@ -110,6 +120,11 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
     carry = tuple(carried_inputs)
     loop = _Loop(cond_fn, body_fn, carry)
     pred = loop.test(carry)
+    captures = _capturing(pred)
+    if captures is not None and all(isinstance(leaf, Tensor) for leaf in tree.leaves(carry)):
+        found = captures.loop(loop.test_leaves, loop.step_leaves, tree.leaves(carry))
+        if found is not NotImplemented:
+            return tuple(tree.unflatten(found, loop.pattern.spec))
     while not _lanes(pred) and _truth(pred, PREDICATE):
         carry = loop.step(carry)
         pred = loop.test(carry)
@@ -149,6 +164,14 @@ class _Loop:
         leaves = self.pattern.match(tuple(result), CARRY, "the carry before", self.prepare)
         return tree.unflatten(leaves, self.pattern.spec)
 
+    def test_leaves(self, leaves: list[Any]) -> Any:
+        """Return the predicate of a carry, of which these are the leaves, as a tensor."""
+        return _flag(self.test(tree.unflatten(leaves, self.pattern.spec)), PREDICATE)
+
+    def step_leaves(self, leaves: list[Any]) -> list[Any]:
+        """Return the leaves of the next carry."""
+        return tree.leaves(self.step(tree.unflatten(leaves, self.pattern.spec)))
+
     def _call(self, name: str, function: Callable[..., Any], carry: tuple[Any, ...]) -> Any:
         guard = Watch(self.names, tree.leaves(carry))
         result = function(*carry)
@@ -174,11 +197,20 @@ def _lane_loop(
 def _lanes(pred: Any) -> bool:
     """Return whether a predicate has one value per lane of a vmap: then no Python branch can be taken on it."""
     held = pred._payload if isinstance(pred, Tensor) else None
-    while isinstance(held, Payload):
+    while isinstance(held, Payload) and not held.level.takes_plain:  # below that there are no transforms
         if isinstance(held, Batched) and held.batched:
             return True
         held = held.carrier._payload
     return False
+
+
+def _capturing(pred: Any) -> Any:
+    """Return the capture that is to write a predicate down, if there is one and the predicate is not known; else None."""
+    state = thread.state
+    captures = state.captures
+    if captures is None or not isinstance(pred, Tensor) or state.levels[-1] is not captures:
+        return None
+    return captures if captures.constant(pred) is None else None
 
 
 def _any_lane(pred: Any) -> bool:

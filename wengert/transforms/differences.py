@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array
 from wengert.tape.api import grad
 
@@ -95,6 +96,8 @@ class Probe:
         output_name: Callable[[int], str] = "output {}".format,
         mode: str = "reverse mode",
     ) -> None:
+        if thread.state.captures is not None:
+            thread.state.captures.refuse("gradcheck, which moves its inputs where they lie,")
         self.func, self.input_name, self.output_name, self.mode = func, input_name, output_name, mode
         self.inputs = tuple(inputs)
         self.wrt = tuple(i for i, x in enumerate(self.inputs) if is_inexact(x) and x.requires_grad)

@@ -15,6 +15,7 @@ from wengert.core.apply import execute
 from wengert.core.interpret import Level, Payload, given_back, lifted, wrapped
 from wengert.core.operator import Op
 from wengert.core.registry import operators, ops
+from wengert.core.state import thread
 from wengert.core.tensor import Tensor, alias, refresh, replay, version_of
 from wengert.errors import DTypeError, InplaceError, MissingRuleError, ShapeError, TransformError
 from wengert.tape.function import rebuilt
@@ -151,6 +152,8 @@ class DualLevel(Level):
         view = tensor._view
         owner = tensor if view is None else view.base
         if type(owner._payload) is np.ndarray or owner._payload.level is not self:
+            if thread.state.captures is not None:
+                thread.state.captures.history.check_tangent(owner)
             node = owner._node
             if view is not None and node is not None:
                 raise InplaceError(
