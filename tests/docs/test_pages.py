@@ -35,6 +35,17 @@ def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pyt
     assert not complaints, "".join(complaints)
 
 
+def structure(page: str) -> tuple[list[str], int, int]:
+    """Return the blocks of a page without comments, and how many sections and rows of tables it has."""
+    blocks = re.findall(r"^```\w+\n.*?^```", page, re.MULTILINE | re.DOTALL)
+    return [re.sub(r"\s+#.*", "", b) for b in blocks], page.count("\n## "), page.count("\n|")
+
+
+def test_the_translation_says_the_same() -> None:
+    page, other = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "README.zh-CN.md"))
+    assert structure(page) == structure(other)
+
+
 def test_a_wrong_example_would_be_found() -> None:
     page = "```python\nx = 2\n```\ntext\n```python\n>>> x + 1\n3\n>>> x + 2\n5\n\n```\n"
     complaints = "".join(run_page(page, "page.md"))
