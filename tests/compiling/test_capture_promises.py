@@ -507,7 +507,7 @@ PROMISES: dict[str, tuple[Callable[[], Case], int]] = {
         lambda: case(
             lambda x: wg.cond(x.sum() > 0, wg.sin, lambda v: v * 2, (x,)), *[(leaf(3, seed=k),) for k in range(4)]
         ),
-        2,
+        1,
     ),
     "while_loop": (lambda: case(while_small, *[(leaf(3, seed=k),) for k in range(4)]), 3),
     "item()": (lambda: case(item_branch, *[(leaf(3, seed=k % 2),) for k in range(4)]), 2),

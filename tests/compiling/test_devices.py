@@ -10,6 +10,7 @@ import pytest
 import wengert as wg
 from wengert import nn
 from wengert.array.device import devices
+from wengert.compiling.program import Program
 from wengert.runtime import overlap
 from wengert.runtime.concurrent import Concurrent
 from wengert.runtime.machine import nominal
@@ -156,3 +157,16 @@ def test_tensors_of_two_devices_do_not_mix() -> None:
     function = wg.compile(lambda x, y: x + y, fullgraph=True)
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
         function(wg.ones(3), wg.ones(3).to("cpu:1"))
+
+
+def test_a_hook_on_a_parameter_asks_for_no_new_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[Program] = []
+    build = Program._build
+    monkeypatch.setattr(Program, "_build", lambda self: (built.append(self), build(self))[1])
+    model = nn.Linear(2, 2)
+    model.weight.register_hook(lambda g: g * 2)
+    fast = wg.compile(lambda x: model(x.to("cpu:1").to("cpu:0")).sum(), fullgraph=True)
+    for _ in range(3):
+        fast(wg.ones(2, 2)).backward()
+    assert len(built) == 1
+    assert model.weight.grad.tolist() == [[12.0, 12.0], [12.0, 12.0]]

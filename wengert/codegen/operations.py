@@ -160,12 +160,28 @@ def convert(builder: Any, node: Scalar, x: Any, kind: Any) -> Any:
     if is_float(new):
         return builder.sitofp(x, kind) if _signed(old) else builder.uitofp(x, kind)
     if is_float(old):
-        return intrinsic(builder, "fptosi.sat" if _signed(new) else "fptoui.sat", kind, [x], kind, x.type)
+        return _to_integer(builder, new, x, kind)
     if DTYPES[new] == DTYPES[old]:
         return x
     if DTYPES[new] < DTYPES[old]:
         return builder.trunc(x, kind)
     return builder.sext(x, kind) if _signed(old) else builder.zext(x, kind)
+
+
+def _to_integer(builder: Any, dtype: str, x: Any, kind: Any) -> Any:
+    """Convert a float by way of 32 or 64 bits, the least number of which stands for what they cannot hold."""
+    word = ir.IntType(32 if DTYPES[dtype] < 32 or dtype == "i32" else 64)
+    limit = ir.Constant(x.type, _zeros(x.type, 2.0 ** (word.width - 1)))
+    large = None
+    if dtype == "u64":
+        large = builder.fcmp_ordered(">=", x, limit)
+        x = builder.select(large, builder.fsub(x, limit), x)
+    inside = builder.fcmp_ordered("<", intrinsic(builder, "fabs", x.type, [x]), limit)
+    x = builder.select(inside, x, builder.fneg(limit))
+    whole = builder.fptosi(x, vector_of(word, kind.count) if isinstance(kind, ir.VectorType) else word)
+    if large is not None:
+        whole = builder.xor(whole, builder.select(large, _constant(kind, 1 << 63), _constant(kind, 0)))
+    return whole if whole.type == kind else builder.trunc(whole, kind)
 
 
 def _zeros(kind: Any, value: Any) -> Any:

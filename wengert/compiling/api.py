@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 from wengert.compiling.function import Compiled
+from wengert.core.structure import structure
 from wengert.runtime.budget import budget_of
 from wengert.runtime.policies import Policy, policy_of
 
-__all__ = ["CompiledModule", "compile"]
+__all__ = ["compile"]
 
 BACKENDS = {"native": "native", "inductor": "native", "reference": "reference", "aot_eager": "reference"}
 
@@ -70,44 +71,22 @@ def compile(  # noqa: A001 - PyTorch's name
         raise TypeError(f"compile() takes a function or a module, got {type(model).__name__}")
     if disable or backend == "eager":
         return model
-    kind = CompiledModule if hasattr(model, "forward") and hasattr(model, "named_parameters") else Compiled
-    return kind(
-        model, fullgraph=fullgraph, backend=BACKENDS[backend], verify=verify, budget=budget, policy=policy,
-        background=background,
-    )  # fmt: skip
+    chosen: dict[str, Any] = {
+        "fullgraph": fullgraph, "backend": BACKENDS[backend], "verify": verify, "budget": budget, "policy": policy,
+        "background": background,
+    }  # fmt: skip
+    if hasattr(type(model), "forward") and hasattr(type(model), "named_parameters"):
+        return ModuleCalls.of_module(model, chosen)
+    return Compiled(model, **chosen)
 
 
-class CompiledModule:
-    """A module whose calls are compiled; everything else is the module's own."""
+class ModuleCalls(Compiled):
+    """The calls of a module, as a compiled function."""
 
-    def __init__(self, module: Any, **options: Any) -> None:
-        self.__dict__["_orig_mod"] = module
-        self.__dict__["compiled"] = Compiled(_calling(module), **options)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.compiled(*args, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._orig_mod, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._orig_mod, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        delattr(self._orig_mod, name)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*dir(self._orig_mod), "compiled"})
-
-    def __reduce__(self) -> Any:
-        return _again, (self._orig_mod, self.compiled.options)
-
-    def __repr__(self) -> str:
-        return f"compiled {self._orig_mod!r}"
-
-
-def _again(module: Any, options: dict[str, Any]) -> CompiledModule:
-    return CompiledModule(module, **options)
+    @classmethod
+    def of_module(cls, module: Any, options: dict[str, Any]) -> Any:
+        """Return the module with its calls compiled: what a pickled or copied one becomes."""
+        return structure.compiled(module, cls(_calling(module), **options))
 
 
 def _calling(module: Any) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ from wengert.graph.ir import Graph, Node, Value
 from wengert.graph.operations import Draw
 from wengert.graph.outside import outside
 
-__all__ = ["Decision", "Different", "decide", "generators_of", "rewound", "rewound_unless_done", "same"]
+__all__ = ["Decision", "Different", "check_way", "decide", "generators_of", "rewound", "rewound_unless_done", "same"]
 
 LARGEST = 64  # elements that a decision may depend on; more is data, and not a way
 
@@ -52,10 +52,39 @@ def decide(level: Capture, value: Value, what: str) -> Any:
     part = _leading_to(level.graph, value)
     with outside():
         arrays = [_array(level, v) for v in part.inputs]
+        if any(array is None for array in arrays):
+            return None
         with rewound(generators_of(part)):
             answer = np.array(evaluate(part, arrays)[value])
     level.decisions.append((value, answer, here(1)))
     return answer
+
+
+def check_way(graph: Graph, decisions: Sequence[Decision], arrays: Sequence[Any]) -> None:
+    """Look at the values that decide, after an error that may be of a way that is not to be taken.
+
+    Args:
+        graph: as it was captured. arrays: of all its inputs.
+
+    Raises:
+        Different: if it is not.
+    """
+    for number, decision in enumerate(decisions):
+        try:
+            answer = _decided(graph, graph.outputs[decision.position], arrays)
+        except Exception:
+            return
+        rounded = answer.dtype.kind in "fc" and np.allclose(answer, decision.answer, equal_nan=True)
+        if not rounded and not same(answer, decision.answer):
+            raise Different(number, answer) from None
+
+
+def _decided(graph: Graph, value: Value, arrays: Sequence[Any]) -> Any:
+    """Return the array of a value that decides; nothing else is computed."""
+    part = _leading_to(graph, value)
+    given = dict(zip(graph.inputs, arrays, strict=True))
+    with rewound(generators_of(part)):
+        return np.array(evaluate(part, [np.asarray(given[v], v.spec.dtype.numpy) for v in part.inputs])[value])
 
 
 def _leading_to(graph: Graph, value: Value) -> Graph:
@@ -75,7 +104,7 @@ def _leading_to(graph: Graph, value: Value) -> Graph:
 
 
 def _array(level: Capture, value: Value) -> Any:
-    """Return what an input of the graph holds now."""
+    """Return what an input of the graph holds now; None for a gradient that will come from outside."""
     if value in level.sources:
         held = level.array(level.sources[value])
         assert not isinstance(held, Payload)
@@ -83,7 +112,7 @@ def _array(level: Capture, value: Value) -> Any:
     for host in level.hosts:
         if value in host.values:
             return np.asarray(host.numbers[host.values.index(value)], value.spec.dtype.numpy)
-    raise AssertionError(value)
+    return None
 
 
 def generators_of(graph: Any) -> list[Any]:

@@ -85,8 +85,9 @@ def _compiled(target: Any, args: tuple[Any, ...]) -> tuple[Compiled, tuple[Any, 
     """Return what compiles a target, and the arguments that it is called with."""
     if isinstance(target, functools.partial) and isinstance(target.func, Compiled):  # a method
         return target.func, (*target.args, *args)
-    made = target if isinstance(target, Compiled | api.CompiledModule) else api.compile(target)
-    return (made.compiled if isinstance(made, api.CompiledModule) else made), args
+    made = getattr(target, "compiled", target)
+    made = made if isinstance(made, Compiled) else api.compile(target)
+    return getattr(made, "compiled", made), args
 
 
 class Explanation:
@@ -229,8 +230,9 @@ def _guards(program: Program, leaves: Sequence[Any]) -> Iterator[str]:
     guards = program.guards
     told = Counter(f"{source!r} keeps shape, layout, dtype and requires_grad" for source, _ in guards.forms)
     told.update(f".grad of {source!r} is {'there' if present else 'None'}" for source, present in guards.grads)
-    asked = [*guards.questions, *(question for _, _, question in guards.fixed), *guards.modules]
-    told.update(f"{name} is unchanged" for _, _, name in asked)
+    around = () if guards.surroundings is None else guards.surroundings.named()
+    asked = [*(name for _, _, name in guards.questions), *around, *(name for _, _, name in guards.modules)]
+    told.update(f"{name} is unchanged" for name in asked)
     for sentence, number in told.items():
         yield f"{sentence} ({number} of these)" if number > 1 else sentence
 

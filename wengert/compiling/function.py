@@ -30,6 +30,7 @@ __all__ = ["Compiled", "reason"]
 
 FORMS, PROGRAMS = 256, 32  # that are kept: of arguments, and for each of them
 POSTPONED = 8  # times in a row that it is run as it is, to be captured the next time
+ANEW = 32  # calls in a row for each of which it is captured, past which it is run as it is
 WAYS = 16  # through a function for one form of arguments, past which it is run as it is
 
 
@@ -53,7 +54,7 @@ class Compiled:
         self.programs: dict[Any, list[Program]] = {}
         self.retraces: list[str] = []
         self.fallback = ""
-        self._given_up, self._postponed = False, 0
+        self._given_up, self._postponed, self._anew = False, 0, 0
         self._latest: tuple[Any, list[Program]] = (None, [])
         self._plain: dict[int, Any] = {}
         self._lock, self._running = threading.RLock(), False
@@ -107,8 +108,13 @@ class Compiled:
         for program in known:
             broken = program.guards.broken(leaves)
             if broken is None:
+                self._anew = 0
                 return self._run(key, program, leaves, structure)
             why = broken
+        self._anew += bool(why)
+        if self._anew > ANEW and not self.fullgraph:
+            self._give_up(f"{why}, as something did before each of {ANEW} calls; pass what changes as a tensor")
+            raise AsItIs
         return self._captured(key, leaves, structure, why)
 
     def program(self, leaves: Sequence[Any], structure: Any) -> Program:
@@ -185,7 +191,7 @@ class Compiled:
         try:
             program = self.program(leaves, structure)
         except NotYet as error:
-            self._postponed += 1
+            self._postponed += not error.patient
             if self._postponed > POSTPONED:
                 self._give_up(str(error))
             raise AsItIs from None
@@ -253,7 +259,8 @@ def reason(error: Exception) -> str:
 def _key(leaves: Sequence[Any], structure: Any) -> tuple[Any, ...]:
     """Return what tells the calls apart that have programs of their own."""
     state = thread.state
-    return structure, _forms(leaves), state.grad, state.inference, settings.default_dtype
+    casting = None if state.casting is None else state.casting.form
+    return structure, _forms(leaves), state.grad, state.inference, casting, settings.default_dtype
 
 
 def _forms(leaves: Sequence[Any]) -> tuple[Any, ...]:

@@ -11,22 +11,25 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakSet
 
+import numpy as np
+
 from wengert.array.device import devices, index_of, placed, unplaced
 from wengert.core.interpret import Payload
-from wengert.core.node import Leaf, OpNode
+from wengert.core.node import Leaf
 from wengert.core.place import here
 from wengert.core.state import thread
 from wengert.core.tensor import from_array, node_of, version_of
-from wengert.errors import GraphFreedError, InplaceError, MissingRuleError
+from wengert.errors import GraphFreedError, InplaceError, TransformError
+from wengert.graph.bodies import split
 from wengert.graph.capture import Capture
 from wengert.graph.evaluate import applied
-from wengert.graph.ir import Graph, Value, replaced
+from wengert.graph.ir import Graph, Value
 from wengert.graph.refusals import NotCapturable
 from wengert.graph.storage import Storage, stand_in
 from wengert.tape.api import grad
 from wengert.tape.function import Function
 from wengert.tape.modes import enable_grad
-from wengert.tape.walk import Walk, leading_to
+from wengert.tape.walk import Walk
 
 __all__ = ["Outward", "outward"]
 
@@ -48,6 +51,34 @@ class Outward:
         self.run: Callable[[Sequence[Any]], list[Any]] | None = None
         self.lock = threading.Lock()
         _outwards.add(self)
+
+    def materialized(self, cotangents: Sequence[Any]) -> list[Any]:
+        """Return cotangents with zeros for results that nothing came back to."""
+        specs = [value.spec for value in self.graph.inputs]
+        return [
+            from_array(np.zeros(spec.shape, spec.dtype.numpy)) if g is None else g
+            for g, spec in zip(cotangents, specs, strict=False)
+        ]
+
+    def wanted(self, cotangents: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+        """Return what leaves out the gradients that depend on nothing but results that nothing came back to."""
+        if all(g is not None for g in cotangents):
+            return lambda gradients: gradients
+        used = [self._used_by(value) for value in self.graph.outputs]
+        none = [bool(of) and all(cotangents[k] is None for k in of) for of in used]
+        return lambda gradients: [None if n else g for n, g in zip(none, gradients, strict=True)]
+
+    def _used_by(self, value: Value) -> set[int]:
+        """Return the numbers of the results whose cotangents a gradient is computed from."""
+        given = {v: k for k, v in enumerate(self.graph.inputs[: len(self.results)])}
+        found, seen, left = set[int](), set[Value](), [value]
+        while left:
+            one = left.pop()
+            if one not in seen:
+                seen.add(one)
+                found.update({given[one]} if one in given else ())
+                left += one.node.inputs if one.node is not None else ()
+        return found
 
     def record(self, program: Any, leaves: Sequence[Any], found: Sequence[Any]) -> dict[int, Any]:
         """Return the differentiated results of a call as tensors, recorded as one node of the caller's graph."""
@@ -86,8 +117,9 @@ class Call:
                 )
         with enable_grad():
             results = self.program.called(self.leaves)
-            chosen = [results[i] for i in self.outward.results]
-            return grad(chosen, entries, cotangents, create_graph=True, allow_unused=True)
+            pairs = [(results[i], g) for i, g in zip(self.outward.results, cotangents, strict=True) if g is not None]
+            chosen, given = zip(*pairs, strict=True)
+            return grad(chosen, entries, given, create_graph=True, allow_unused=True)
 
 
 def _begin_anew() -> None:
@@ -110,6 +142,7 @@ class CompiledFunction(Function):
         made = tuple(from_array(found[i]) for i in call.outward.results)
         by_place = dict(zip(call.outward.results, made, strict=True))
         call.saved = {i: from_array(found[i]) for i in call.outward.kept if i not in by_place}
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(*(by_place[i] if i in by_place else call.saved[i] for i in call.outward.kept))
         ctx.call, call.found = call, ()
         call.entries, call.versions = entries, [version_of(e).count for e in entries]
@@ -123,8 +156,9 @@ class CompiledFunction(Function):
         if thread.state.grad:
             return (None, *call.again(call.entries, cotangents))
         outward = call.outward
+        wanted, cotangents = outward.wanted(cotangents), outward.materialized(cotangents)
         if any(isinstance(g._payload, Payload) for g in cotangents):  # under vmap, for the rows of a Jacobian
-            return (None, *applied(outward.graph, (*cotangents, *kept)))
+            return (None, *wanted(applied(outward.graph, (*cotangents, *kept))))
         with outward.lock:
             if outward.run is None:
                 outward.run = call.program.runner(outward.graph)
@@ -132,7 +166,7 @@ class CompiledFunction(Function):
             found = outward.run([unplaced(a) for a in given] if devices.several else given)
         if devices.several:
             found = [placed(a, index_of(e._payload.dtype)) for a, e in zip(found, call.entries, strict=True)]
-        return (None, *map(from_array, found))
+        return (None, *wanted(list(map(from_array, found))))
 
 
 def outward(level: Capture, finder: Any, results: list[tuple[int, Any]]) -> Outward | None:
@@ -163,7 +197,7 @@ def outward(level: Capture, finder: Any, results: list[tuple[int, Any]]) -> Outw
         return None
     given = [level.value_of(g) for g in cotangents]
     gradients = {node: level.value_of(g) for node, g in found.items()}
-    second, kept = _second(graph, first, given, list(gradients.values()))
+    second, kept = split(graph, first, given, list(gradients.values()))
     _without(graph, cotangents, level)
     places = []
     for value in kept:
@@ -189,19 +223,17 @@ def _walked(level: Capture, roots: list[tuple[Any, Any]]) -> dict[Any, Any] | No
     """
     targets = set(level.entries)
     before = [(node, node.extra, node.inputs) for node in targets]
-    for node in targets:
-        others = [n for n in node.inputs if n is not None]
-        if not isinstance(node, OpNode | Leaf) and leading_to(others, targets - {node}):
-            raise NotCapturable("one of its tensors is one of several results that were computed from another of them")
     for node in targets:  # what hangs on them, and what lies behind them, is the caller's
         node.extra = None
-        if isinstance(node, OpNode):
+        if not isinstance(node, Leaf):
             node.inputs = (None,) * len(node.inputs)
     try:
         return Walk(keep=True, create=False, place=here(1), targets=targets, into_leaves=False).run(roots)
     except GraphFreedError:
         return None
-    except (InplaceError, MissingRuleError) as error:  # the caller will be told, if it walks
+    except TransformError:
+        raise
+    except Exception as error:  # the caller will be told, if it walks
         raise NotCapturable(f"one cannot walk back from what it returns: {error}") from error
     finally:
         for node, extra, inputs in before:
@@ -212,30 +244,3 @@ def _without(graph: Graph, cotangents: list[Any], level: Capture) -> None:
     """Take the cotangents out of the first graph."""
     gone = {level.value_of(g) for g in cotangents}
     graph.inputs = [v for v in graph.inputs if v not in gone]
-
-
-def _second(graph: Graph, first: int, given: list[Value], gradients: list[Value]) -> tuple[Graph, list[Value]]:
-    """Cut the nodes from ``first`` on off as a graph of their own; return it, and the values it takes of the rest."""
-    second = Graph()
-    second._named = graph._named
-    second.nodes = graph.nodes[first:]
-    del graph.nodes[first:]
-    own = {v for node in second.nodes for v in node.results} | set(given)
-    second.inputs = list(given)
-    kept: list[Value] = []
-    renamed: dict[Value, Value] = {}
-
-    def inside(value: Value) -> Value:
-        if value in own or value in renamed:
-            return renamed.get(value, value)
-        if value in graph.constants:
-            second.constants[value] = graph.constants[value]
-            return value
-        copy = renamed[value] = second.input(value.spec, value.strides, value.name)
-        kept.append(value)
-        return copy
-
-    for node in second.nodes:
-        node.arguments = replaced(node.arguments, inside)
-    second.outputs = [inside(v) for v in gradients]
-    return second, kept

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from math import inf
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -10,22 +11,25 @@ import numpy as np
 from wengert import tree
 from wengert.array.device import devices, placed, unplaced
 from wengert.compiling.apart import Apart
-from wengert.compiling.decisions import Decision, Different, decide, generators_of, same
+from wengert.compiling.decisions import Decision, Different, check_way, decide, generators_of, same
 from wengert.compiling.outward import Outward, outward
 from wengert.compiling.phases import Phases
-from wengert.compiling.results import Result, share_memory
+from wengert.compiling.results import Result, check_rate, returned_gradients, share_memory
 from wengert.compiling.sources import Argument, Gradient, Guards, Held, Source, form_of
-from wengert.compiling.surroundings import PLAIN, Surroundings, is_fixed, is_lasting
+from wengert.compiling.surroundings import PLAIN, Surroundings, is_lasting
+from wengert.core.casting import afresh
 from wengert.core.interpret import entered
-from wengert.core.node import Leaf
+from wengert.core.node import Leaf, OpNode, Output
 from wengert.core.place import here
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, alias, from_array, node_of, replay, version_of
 from wengert.errors import TransformError
 from wengert.graph.capture import Capture
+from wengert.graph.control import let_run
 from wengert.graph.devices import placements
 from wengert.graph.evaluate import evaluate
 from wengert.graph.ir import Graph, Value
+from wengert.graph.outside import unseen
 from wengert.graph.refusals import NotCapturable, NotYet
 from wengert.graph.storage import Traced
 from wengert.passes.pipeline import optimise
@@ -86,7 +90,8 @@ class Program:
         self.where: list[int | None] = []
         self._ahead: Ahead[bool | Exception] | None = None
         self._moved = -1
-        self._held: list[Any] = []
+        self._payloads: list[Any] = []  # of the tensors that the function holds
+        self._held: list[Any] = []  # their arrays
         self._coming: list[tuple[int, Source]] = []
         self._replaced: list[Source] = []
 
@@ -126,6 +131,8 @@ class Program:
         try:
             found = self.run(arrays)
         except BaseException as error:
+            if self.decisions and isinstance(error, Exception):
+                check_way(self.graph, self.decisions, arrays)
             if self._replaced:
                 error.add_note(
                     "this compiled call has written nothing, but gradients that it was to replace are None now"
@@ -133,18 +140,23 @@ class Program:
             raise
         return [placed(a, i) for a, i in zip(found, self.where, strict=True)] if self.where else found
 
+    def _held_payloads(self) -> list[Any]:
+        """Return what the tensors that the function holds have for memory, at their places among the inputs."""
+        return [source.held._payload if isinstance(source, Held) else None for source in self.sources]
+
     def _held_arrays(self) -> list[Any]:
-        """Return the arrays of the tensors that the function holds, at their places among the inputs."""
-        found = [source.held._payload if isinstance(source, Held) else None for source in self.sources]
-        return [unplaced(array) for array in found] if devices.several else found
+        """Return the arrays of these."""
+        return [unplaced(array) for array in self._payloads] if devices.several else self._payloads
 
     def gather(self, leaves: Sequence[Any]) -> list[Any]:
         """Return the arrays of the inputs for a call, and do what Python does before the graph runs."""
         if self._moved != self.guards.moved:
             self._moved = self.guards.moved
-            self._held = self._held_arrays()
-            if self.plan is not None and not self.plan.fits(self._held):
-                self._build()
+            before, self._payloads = self._payloads, self._held_payloads()
+            if not all(map(is_, before, self._payloads)):
+                self._held = self._held_arrays()
+                if self.plan is not None and not self.plan.fits(self._held):
+                    self._build()
         arrays = self._held.copy()
         for place, source in self._coming:
             arrays[place] = source.tensor(leaves)._payload
@@ -188,10 +200,11 @@ class Program:
             (k, source) for k, source in enumerate(self.sources) if source is not None and not isinstance(source, Held)
         ]
         self._replaced = self._replaced_gradients()
+        self._payloads = self._held_payloads()
+        self._held = self._held_arrays()
         if backend == "reference":
             self.run = self._evaluated
         else:
-            self._held = self._held_arrays()
             self._build()
 
     def _replaced_gradients(self) -> list[Source]:
@@ -214,10 +227,12 @@ class Program:
         """Return what computes another graph in the way of this one, from arrays that differ each time."""
         if self.plan is None:
             return lambda arrays: [found[v] for found in [evaluate(graph, arrays)] for v in graph.results]
+        let_run(graph, self.runner)
         return Plan(optimise(graph, kinds=KINDS), [None] * len(graph.inputs))
 
     def _build(self) -> None:
         """Make the plan, for the arrays that the function holds."""
+        let_run(self.graph, self.runner)
         if self.optimised is None:
             with self.seconds.of("passes"):
                 self.optimised = optimise(self.graph, kinds=KINDS)
@@ -280,6 +295,8 @@ class Program:
             return recorded[item] if item in recorded else from_array(found[item])
         if result.kind == "same":
             return item
+        if result.kind == "gradient":
+            return item.tensor(leaves)._grad
         if result.kind == "source":
             tensor = item.tensor(leaves)
         else:
@@ -301,29 +318,27 @@ def capture(function: Callable[..., Any], leaves: Sequence[Any], structure: Any)
     args, kwargs = tree.unflatten(leaves, structure)
     around = Surroundings(function, [leaf for leaf in leaves if not isinstance(leaf, (Tensor, *PLAIN))])
     level = Capture(decide, [leaf for leaf in leaves if isinstance(leaf, Tensor)], around.enter)
-    modes = _modes()
+    level.modules.reach(around.modules.values())
     try:
-        with entered(level):
+        with unseen(), entered(level), afresh():
+            modes = _modes()
             returned = function(*args, **kwargs)
             if _modes() != modes:
                 _restore(modes)
-                raise NotCapturable("it leaves the grad mode or the default dtype changed")
+                raise NotCapturable("it leaves the grad mode, autocast or the default dtype changed")
             if not _are_as_given(args, kwargs, leaves, structure):
                 raise NotCapturable("it changes a list or dictionary that it is given; return what it makes")
             program = _program(level, leaves, returned)
         if (name := level.modules.changed()) is not None:  # perhaps only the first time
             raise NotYet(f"it changes attributes of a module ({name}); write into tensors that are there with copy_()")
-        surroundings = list(around.unchanged())
+        around.check()
     except TransformError:  # the function will be run as it is, from where it was
         level.modules.restore()
         around.restore()
         raise
     program.function, program.arguments = function, structure
-    for find, value, question in surroundings:
-        if is_fixed(value):
-            program.guards.fixed.append((find, value, question))
-        else:
-            program.guards.questions.append(question)
+    level.modules.settle()
+    program.guards.surroundings = around
     program.seconds["capture"] = time.perf_counter() - begun
     return program
 
@@ -336,11 +351,11 @@ def _are_as_given(args: Any, kwargs: Any, leaves: Sequence[Any], structure: Any)
 
 def _modes() -> tuple[Any, ...]:
     """Return the modes that a function may change for what comes after it."""
-    return thread.state.grad, settings.default_dtype
+    return thread.state.grad, thread.state.casting, settings.default_dtype
 
 
 def _restore(modes: tuple[Any, ...]) -> None:
-    thread.state.grad, settings.default_dtype = modes
+    thread.state.grad, thread.state.casting, settings.default_dtype = modes
 
 
 def _program(level: Capture, leaves: Sequence[Any], returned: Any) -> Program:
@@ -350,7 +365,8 @@ def _program(level: Capture, leaves: Sequence[Any], returned: Any) -> Program:
     finder = _Finder(level, leaves)
     found, program.structure = tree.flatten(returned)
     graph = level.graph
-    made: dict[int, Result] = {}
+    gradients = list(level.gradients())
+    made = returned_gradients(finder.source, gradients, found)
     for leaf in found:
         if id(leaf) not in made:
             made[id(leaf)] = _result(level, finder, leaf)
@@ -362,7 +378,7 @@ def _program(level: Capture, leaves: Sequence[Any], returned: Any) -> Program:
             result.item = len(graph.outputs) - 1
     values = {made[id(leaf)].item: leaf for leaf in found if made[id(leaf)].kind == "value"}
     program.outward = outward(level, finder, list(values.items()))
-    for tensor, grad in level.gradients():
+    for tensor, grad in gradients:
         program.gradients.append((finder.source(tensor), None if grad is None else len(graph.outputs)))
         graph.outputs += [] if grad is None else [level.value_of(grad)]
     by_source = {id(level.sources[v]): v for v in graph.inputs if v in level.sources}
@@ -435,6 +451,7 @@ def _result(level: Capture, finder: _Finder, leaf: Any) -> Result:
     if not isinstance(leaf, Tensor):
         if not is_lasting(leaf):
             raise NotCapturable(f"it returns a {type(leaf).__name__}, which each call would have to make anew")
+        check_rate(level, leaf)
         return Result("same", leaf)
     held = leaf._payload
     if not isinstance(held, Traced):
@@ -442,9 +459,19 @@ def _result(level: Capture, finder: _Finder, leaf: Any) -> Result:
     source = held.storage.source
     if source is not None and level.is_adopted(leaf):
         return Result("source", finder.source(leaf))
-    if source is None or isinstance(node := node_of(leaf), Leaf):
+    node = node_of(leaf)
+    if source is None or isinstance(node, Leaf) or not _is_of_views(node, level):
         return Result("value", level.value_of(leaf))
     return Result("source", finder.source(source), held.chain, detached=node is None)
+
+
+def _is_of_views(node: Any, level: Capture) -> bool:
+    """Whether a history, up to tensors from outside, is what taking views anew would record."""
+    while node is not None and node not in level.entries:
+        if node.extra is not None or not (isinstance(node, Output) or (isinstance(node, OpNode) and node.op.view)):
+            return False
+        node = node.inputs[0]
+    return True
 
 
 def _check_overlaps(level: Capture, finder: _Finder) -> None:

@@ -1,24 +1,25 @@
 """What becomes of the tensors that a captured function returns."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from wengert.core.tensor import node_of
+from wengert.core.tensor import Tensor, node_of
 from wengert.graph.refusals import NotCapturable
 from wengert.graph.storage import Traced
 
-__all__ = ["Result", "share_memory"]
+__all__ = ["Result", "check_rate", "returned_gradients", "share_memory"]
 
 
 class Result:
     """What becomes of one tensor that the function returns.
 
     Attributes:
-        kind: "value" (a new tensor of the graph's result number ``item``), "source" (a tensor that came in), "view" (of the
-            result ``item``, whose memory it shares), or "same" (an object that is returned as it is).
+        kind: "value" (a new tensor of the graph's result number ``item``), "source" (a tensor that came in), "gradient" (the
+            new ``.grad`` of one), "view" (of the result ``item``, whose memory it shares), or "same" (an object that is
+            returned as it is).
         chain: the views that lead to it. detached: whether its history is cut off.
     """
 
@@ -28,11 +29,51 @@ class Result:
         self.kind, self.item, self.chain, self.detached = kind, item, chain, detached
 
 
+def returned_gradients(
+    source: Callable[[Any], Any], gradients: Sequence[tuple[Any, Any]], found: Sequence[Any]
+) -> dict[int, Result]:
+    """Return what becomes of results that are new gradients, or look at their memory, by identity.
+
+    Args:
+        source: says where a tensor from outside comes from. gradients: such tensors, and what their ``.grad`` is now.
+        found: the tensors that the function returns, among other values.
+    """
+    by_storage = {id(g._payload.storage): (g, t) for t, g in gradients if g is not None and _is_whole(g)}
+    made: dict[int, Result] = {}
+    for leaf in found:
+        held = leaf._payload if isinstance(leaf, Tensor) and node_of(leaf) is None else None
+        grad, tensor = by_storage.get(id(held.storage), (None, None)) if isinstance(held, Traced) else (None, None)
+        if grad is not None and held is not None:
+            whole = made.setdefault(id(grad), Result("gradient", source(tensor)))
+            if leaf is not grad:
+                made[id(leaf)] = Result("view", whole, held.chain, detached=not held.chain)
+    return made
+
+
+def _is_whole(tensor: Any) -> bool:
+    """Whether a tensor of a program is all of new memory, and without history."""
+    held = tensor._payload
+    return isinstance(held, Traced) and not held.chain and held.storage.source is None and node_of(tensor) is None
+
+
+def check_rate(level: Any, value: Any) -> None:
+    """Refuse to return an option of an optimiser whose scheduler is stepped: that is done when the program has run.
+
+    Raises:
+        NotCapturable: if ``value`` is one.
+    """
+    if type(value) is float and any(not host.values for host in level.hosts):
+        for group in [ask.group for ask, _ in level.guards if hasattr(ask, "group")]:
+            for name, option in group.items():
+                if option is value:
+                    raise NotCapturable(f"it returns {name} of an optimiser whose scheduler it steps; read it outside")
+
+
 def share_memory(found: Sequence[Any], made: dict[int, Result]) -> None:
     """Make results that lie in the same new memory views of one of them, or of what none of them is the whole of.
 
     Raises:
-        NotCapturable: for the latter, if they have a history.
+        NotCapturable: for the latter, if they have a history; and for one whose history is not that of a view.
     """
     families: dict[int, dict[int, Any]] = {}
     for leaf in found:
@@ -53,6 +94,8 @@ def share_memory(found: Sequence[Any], made: dict[int, Result]) -> None:
             whole = made[storage] = Result("value", leaves[0]._payload.storage.value)
         for leaf in leaves:
             if leaf is not base:
+                if node_of(leaf) is not None and (leaf._view is None or leaf._view.base is not base):
+                    raise NotCapturable("it returns tensors that share memory and have histories of their own")
                 cut = base is not None and node_of(base) is not None and node_of(leaf) is None
                 made[id(leaf)] = Result("view", whole, leaf._payload.chain, detached=cut)
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from wengert.array.device import devices, index_of
+from wengert.compiling.surroundings import Surroundings
 from wengert.core.structure import structure
 
 __all__ = ["Argument", "Gradient", "Guards", "Held", "Source"]
@@ -89,10 +90,12 @@ def form_of(tensor: Any) -> tuple[Any, ...]:
 
 def _grows(tensor: Any) -> Any:
     """Return whether a tensor wants a gradient, or the hooks that this will run."""
-    node = tensor._node
-    if node is None or node.extra is None:
-        return node is not None
-    return tuple(node.extra.hooks()) or True
+    return tensor._node is not None and (_hooks(tensor._node) or True)
+
+
+def _hooks(node: Any) -> tuple[Any, ...]:
+    """Return the hooks on the node of a tensor."""
+    return () if node is None or node.extra is None else tuple(node.extra.hooks())
 
 
 class Guards:
@@ -102,7 +105,7 @@ class Guards:
         forms: of the tensors that the function holds itself. grads: sources and whether they had a gradient; histories: the
             keys of those whose gradient had a history. questions: to
             Python objects, with answers. modules: snapshots, asked only if any module of the process has changed.
-        fixed: where objects are found, the objects, and a question to ask if another one is there: these cannot change.
+        surroundings: what the function reads besides its arguments.
         moved: how often a tensor that the function holds got other memory. apart: says whether the tensors lie where they may.
     """
 
@@ -112,11 +115,11 @@ class Guards:
         self.histories: frozenset[Any] = frozenset()
         self.questions: list[tuple[Callable[[], Any], Any, str]] = []
         self.modules: list[tuple[Callable[[], Any], Any, str]] = []
-        self.fixed: list[tuple[Callable[[], Any], Any, tuple[Callable[[], Any], Any, str]]] = []
+        self.surroundings: Surroundings | None = None
         self.moved = 0
         self.apart: Any = None
         self._changes = structure.changes
-        self._seen: list[tuple[Any, Any, Any]] = []
+        self._seen: list[tuple[Any, Any, Any, tuple[Any, ...]]] = []
 
     def broken(self, leaves: Sequence[Any]) -> str | None:
         """Return the first thing that no longer holds, in words; None if all does."""
@@ -126,11 +129,11 @@ class Guards:
                 return f".grad of {source!r} is {'None' if present else 'no longer None'}"
             if present and gradient._node is not None and source.key not in self.histories:
                 return f".grad of {source!r} has a history"
-        for tensor, array, node in self._seen:
+        for tensor, array, node, hooks in self._seen:
             if (
                 tensor._payload is not array
                 or tensor._node is not node
-                or (node is not None and node.extra is not None)
+                or (node is not None and node.extra is not None and tuple(node.extra.hooks()) != hooks)
             ):
                 self._seen = []
                 break
@@ -138,17 +141,14 @@ class Guards:
             for source, form in self.forms:
                 if form_of(source.held) != form:
                     return f"{source!r} has another shape, dtype, layout or requires_grad"
-            self._seen = [(s.held, s.held._payload, s.held._node) for s, _ in self.forms]
+            self._seen = [(s.held, s.held._payload, s.held._node, _hooks(s.held._node)) for s, _ in self.forms]
             self.moved += 1
             if self.apart is not None:
                 self.apart.moved()
         if self.apart is not None and not self.apart.holds(leaves):
             return "which of its tensors share memory"
-        for k, (find, value, (ask, answer, name)) in enumerate(self.fixed):
-            if find() is not value:
-                if ask() != answer:
-                    return f"{name} has changed"
-                self.fixed[k] = find, find(), (ask, answer, name)
+        if self.surroundings is not None and (changed := self.surroundings.changed()) is not None:
+            return f"{changed} has changed"
         for ask, answer, name in self.questions:
             if ask() != answer:
                 return f"{name} has changed"

@@ -1,69 +1,53 @@
-"""What a function reads besides its arguments: numbers, containers and objects in its closure and among its module's globals.
+"""What a function reads besides its arguments: numbers, containers, objects and modules that its names lead to.
 
 A program holds their values as they were, so it is right only as long as they are the same. What the function itself changes
 there would happen once, when it is captured, and not at each call: such a function is run as it is.
+
+What a function reads it names, or a function that it calls does. So from what it can reach (its closure, the globals that it
+names, ``self``, arguments) everything is followed that has one of these names, into containers, objects, classes, modules of
+Python and of this package, optimisers and schedulers, and into the functions found there, whose names count from then on.
 """
 
+import enum
 import functools
+import sys
 import types
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from wengert.compiling.looks import (
+    CONTAINERS,
+    EMPTY,
+    PLAIN,
+    Attributes,
+    Cells,
+    Content,
+    Items,
+    Look,
+    Members,
+    Memory,
+    content,
+    told,
+)
 from wengert.core.tensor import Tensor
 from wengert.graph.refusals import NotYet
 
-__all__ = ["PLAIN", "Surroundings", "is_fixed", "is_lasting", "seen", "told"]
+__all__ = ["PLAIN", "Surroundings", "is_lasting", "told"]
 
-PLAIN = (int, float, complex, bool, str, bytes, type(None), np.generic)
-SIMPLE = frozenset({int, float, complex, bool, str, bytes, type(None)})  # of which repr() tells everything
-LARGEST, DEEPEST = 64, 4  # items and nesting of containers that are looked into
-FOREIGN = ("wengert", "numpy", "builtins", "math")
-TABLES = ("_parameter_names", "_buffer_names", "_child_names")  # of modules, which know of changes in them
-EMPTY = object()
+FOREIGN = ("wengert", "numpy", "builtins", "math")  # whose objects keep no state of the user's
+LIBRARY = frozenset({*FOREIGN, *sys.stdlib_module_names})  # whose functions name none
+ALL = frozenset(
+    {"getattr", "vars", "__dict__", "attrgetter", "asdict", "astuple"}
+)  # which read names that no code says
+ASKED = frozenset({"getattr", "hasattr"})  # which ask for attributes that may not be there
+UNNAMED = frozenset({"__new__", "__init__", "__repr__", "__str__", "__eq__", "__hash__", "__doc__", "__module__"})
+STEPS = frozenset({"step", "zero_grad"})  # of optimisers and schedulers, which say themselves what they depend on
+WRAPPERS = (types.FunctionType, types.MethodType, functools.partial, property, classmethod, staticmethod)
+FUNCTIONS = (*WRAPPERS, functools.cached_property)
 
-
-def told(value: Any) -> tuple[Any, Any]:
-    """Return what tells a plain value from others; 0.0 and -0.0 are two, and a NaN is one."""
-    itself = isinstance(value, int | str | bytes | None) or (value and value == value)
-    return type(value), value if itself else repr(value)
-
-
-def seen(value: Any, kept: list[Any] | None = None, depth: int = 0) -> Any:
-    """Return what of a value must stay the same, as something to compare; ``kept`` takes objects that are told by identity."""
-    if isinstance(value, PLAIN):
-        return told(value)
-    if kept is not None:
-        kept.append(value)
-    if isinstance(value, np.ndarray):
-        return id(value), value.shape, value.strides, value.dtype, hash(value.tobytes())
-    if (fast := _told_at_once(value)) is not None:
-        return fast
-    if depth < DEEPEST and not isinstance(value, Tensor):
-        if isinstance(value, list | tuple | set | frozenset | dict | deque) and len(value) <= LARGEST:
-            items = value.items() if isinstance(value, dict) else value
-            return (type(value), *[seen(v, kept, depth + 1) for v in items])
-        if _is_own(value):
-            return id(value), *[(k, seen(v, kept, depth + 1)) for k, v in _attributes(value)]
-    return id(value)
-
-
-def _told_at_once(value: Any) -> Any:
-    """Return what :func:`seen` makes of a list or dictionary of plain values alone; None for any other value."""
-    if type(value) is dict:
-        simple = len(value) <= LARGEST and all(type(v) in SIMPLE for pair in value.items() for v in pair)
-    else:
-        simple = type(value) in (list, tuple) and len(value) <= LARGEST and all(type(v) in SIMPLE for v in value)
-    return (type(value), repr(value)) if simple else None
-
-
-def is_fixed(value: Any) -> bool:
-    """Whether an object always looks the same to :func:`seen`."""
-    if isinstance(value, tuple):
-        return len(value) <= LARGEST and all(map(is_fixed, value))
-    return isinstance(value, PLAIN) or isinstance(seen(value), int)
+Found = Iterator[tuple[Any, str]]  # further values, and what they are called
 
 
 def is_lasting(value: Any) -> bool:
@@ -72,185 +56,328 @@ def is_lasting(value: Any) -> bool:
     return (
         isinstance(value, (*PLAIN, type, types.ModuleType))
         or kind is object
-        or (hasattr(kind, "named_parameters") or kind.__module__.partition(".")[0] == "wengert")
+        or (_is_module(value) or kind.__module__.partition(".")[0] == "wengert")
     )
-
-
-def _is_own(value: Any) -> bool:
-    """Whether an object is of a class of the user's, of which any attribute may be a number."""
-    kind = type(value)
-    if isinstance(value, type | types.ModuleType | types.FunctionType | types.MethodType):
-        return False
-    if _is_module(value):  # which says itself what has changed
-        return False
-    return not _is_foreign(kind) and kind.__module__ != "functools"
-
-
-def _is_module(value: Any) -> bool:
-    return hasattr(type(value), "named_parameters")
-
-
-def _is_foreign(named: Any) -> bool:
-    """Whether a class or function is of a package that keeps no state of the user's."""
-    return str(named.__module__).partition(".")[0] in FOREIGN
-
-
-def _attributes(value: Any) -> list[tuple[str, Any]]:
-    names = [n for kind in type(value).__mro__ for n in _slots(kind)]
-    found = [(n, got) for n in names if (got := getattr(value, n, EMPTY)) is not EMPTY]
-    return [*found, *getattr(value, "__dict__", {}).items()]
-
-
-def _slots(kind: type) -> tuple[str, ...]:
-    named = kind.__dict__.get("__slots__", ())
-    return (named,) if isinstance(named, str) else tuple(n for n in named if not n.startswith("__"))
 
 
 class Surroundings:
     """What a function reads from around it, as it is before the function runs.
 
     Args:
-        function: any callable; functions that it names are looked into, too. others: further objects to watch.
+        function: any callable. others: further objects to watch.
+
+    Attributes:
+        modules: those that are within reach, by identity, whether they are called or not.
     """
 
-    def __init__(self, function: Any, others: list[Any]) -> None:
-        self._kept: list[Any] = [function, *others]
-        self._asked: list[tuple[str, Callable[[], Any]]] = [
-            ("an argument", functools.partial(_same, other)) for other in others
-        ]
-        self._entered: set[int] = set()
-        self._contents: list[tuple[Any, Any]] = []
-        self._cells: list[tuple[Any, Any]] = []
-        self._globals: list[tuple[dict[str, Any], str, Any]] = []
-        self._enter(function)
-        for other in others:
-            self._remember(other)
-        self._before = [(name, get, seen(get(), self._kept)) for name, get in self._asked]
+    def __init__(self, function: Any, others: Iterable[Any]) -> None:
+        self._roots = [(function, "the function"), *((other, "an argument") for other in others)]
+        self._names: set[str] = set()
+        self._texts: set[str] = set()  # that are names
+        self._looks: dict[Any, Look] = {}
+        self._walked: set[int] = set()
+        self._functions: dict[int, Any] = {}
+        self.modules: dict[int, Any] = {}
+        self._own = {_package(part) for root, _ in self._roots for part in (root, getattr(root, "__func__", root))}
+        self._follow()
 
     def enter(self, called: Any) -> None:
-        """Look into a module or another function that is about to be called though no name leads to it."""
-        known = len(self._asked)
-        if _is_module(called):
-            self._enter_module(called)
-        else:
-            self._enter(called)
-        self._before += [(name, get, seen(get(), self._kept)) for name, get in self._asked[known:]]
+        """Look into a module or another function that is about to be called though no name may lead to it."""
+        hooks = called.hooks_on_call() if _is_module(called) else ()
+        self._own.add(_package(called))
+        new = [one for one in (called, *hooks) if id(one) not in self._walked]
+        if new:
+            self._roots += [(one, "what is called") for one in new]
+            known = len(self._names)
+            for root in self._roots[-len(new) :]:
+                self._walk(root)
+            if len(self._names) != known:
+                self._follow()
 
-    def unchanged(self) -> Iterator[tuple[Callable[[], Any], Any, tuple[Callable[[], Any], Any, str]]]:
-        """Yield, for each thing that is as it was, where it is found, what is there, and a question with its answer and a name.
+    def check(self) -> None:
+        """Take note that the function has run.
 
         Raises:
-            NotYet: if the function has changed something; perhaps it does so only the first time.
+            NotYet: if it has changed something; perhaps it does so only the first time.
         """
-        for name, get, answer in self._before:
-            if seen(get()) == answer:
-                yield get, get(), (functools.partial(_ask, get, self._kept), answer, name)
-            elif {id(t) for t in _tensors(get())} <= {id(t) for t in self._kept}:
-                raise NotYet(
-                    f"it changes {name}, which a program would do only once; return the value, or use a tensor"
-                )
-            else:
+        for look in self._looks.values():
+            name = look.changed_at_all() if isinstance(look, Attributes) else look.changed()
+            if name is None:
+                continue
+            if any(isinstance(v, Tensor) for v in look.added()):
                 raise NotYet(f"it keeps a tensor that it makes in {name}; write into one that is there with copy_()")
+            raise NotYet(f"it changes {name}, which a program would do only once; return the value, or use a tensor")
+        self._settle()
+
+    def _settle(self) -> None:
+        for look in self._looks.values():
+            if isinstance(look, Attributes):
+                look.settle()
 
     def restore(self) -> None:
         """Put back what the function has changed."""
-        for holder, before in self._contents:
-            holder.clear()
-            holder.extend(before) if isinstance(holder, list) else holder.update(before)
-        for cell, before in self._cells:
-            cell.cell_contents = before
-        for names, name, before in self._globals:
-            names[name] = before
+        for look in self._looks.values():
+            look.restore()
 
-    def _enter(self, function: Any) -> None:
-        if id(function) in self._entered:
+    def changed(self) -> str | None:
+        """Return what is no longer as it was, in words; None if everything is. Asked at each call."""
+        for look in self._looks.values():
+            if not look.holds():
+                return self._compared()
+        return None
+
+    def named(self) -> Iterator[str]:
+        """Yield what is looked at, in words."""
+        for look in self._looks.values():
+            yield from look.names()
+
+    def _compared(self) -> str | None:
+        """Compare by value, and go on from what is there now if it is alike."""
+        looks = list(self._looks.values())
+        name = next((name for look in looks if (name := look.changed()) is not None), None)
+        if name is not None:
+            return name
+        plain = all(isinstance(v, PLAIN) for look in looks for v in look.added())
+        for look in looks:
+            look.refresh()
+        if not plain:  # equal containers, of which the old ones need not be looked at any more
+            self._looks.clear()
+            self._follow()
+            self._settle()
+        return None
+
+    # ---- following names -------------------------------------------------------------
+
+    def _follow(self) -> None:
+        """Walk from all roots, again as long as that brings names to light."""
+        known = -1
+        while known != len(self._names):
+            known = len(self._names)
+            self._walked.clear()
+            for root in self._roots:
+                self._walk(root)
+
+    def _walk(self, root: tuple[Any, str]) -> None:
+        left = [root]
+        while left:
+            value, name = left.pop()
+            if isinstance(value, (*PLAIN, Tensor, enum.Enum)) or id(value) in self._walked:
+                continue
+            self._walked.add(id(value))
+            left.extend(self._parts(value, name))
+
+    def _parts(self, value: Any, name: str) -> Found:
+        """Take note of what a value holds, and yield what is to be followed."""
+        if isinstance(value, np.ndarray):
+            self._looks.setdefault(id(value), Memory(name, value))
+        elif isinstance(value, FUNCTIONS):
+            yield from self._callable(value, name)
+        elif isinstance(value, type):
+            yield from self._class(value)
+        elif isinstance(value, types.ModuleType):
+            if not self._is_library(value.__name__):
+                names = [n for n in vars(value) if n in self._names and not self._is_library_module(vars(value)[n])]
+                yield from self._space(value, f"'{{}}' of {value.__name__}", vars(value), names)
+        elif _is_module(value):
+            yield from self._module(value)
+        else:
+            if isinstance(value, CONTAINERS):
+                yield from self._container(value, name)
+            if "__wrapped__" in getattr(value, "__dict__", ()):
+                yield value.__wrapped__, name
+            if not _is_foreign(type(value)):
+                yield from self._object(value, name)
+            elif hasattr(type(value), "state_dict"):
+                yield from self._stepping(value)
+
+    def _container(self, value: Any, name: str) -> Found:
+        if not isinstance(value, tuple | frozenset):
+            self._looks.setdefault(id(value), Content.of(name, value))
+        for item in (*value, *value.values()) if isinstance(value, dict) else value:
+            yield item, name
+
+    def _callable(self, value: Any, name: str) -> Found:
+        if isinstance(value, types.MethodType):
+            yield from ((value.__self__, "self"), (value.__func__, name))
+        elif isinstance(value, functools.partial):
+            yield from ((v, "an argument of a partial function") for v in (value.args, value.keywords))
+            yield value.func, name
+        elif isinstance(value, property):
+            yield value.fget, name
+        elif isinstance(value, functools.cached_property):
+            yield value.func, name
+        elif isinstance(value, classmethod | staticmethod):
+            yield value.__func__, name
+        else:
+            yield from self._function(value)
+
+    def _function(self, function: Any) -> Found:
+        names = function.__code__.co_freevars
+        cells = {n: c for n, c in zip(names, function.__closure__ or (), strict=True) if content(c) is not EMPTY}
+        contents = [(content(cell), f"'{n}'") for n, cell in cells.items()]
+        if self._is_library(function.__module__):  # such as a transform of a function of the user's
+            yield from (pair for pair in contents if isinstance(pair[0], FUNCTIONS))
             return
-        self._entered.add(id(function))
-        if isinstance(function, functools.partial):
-            self._watch("an argument of a partial function", lambda: (function.args, function.keywords))
-            self._enter(function.func)
-        elif isinstance(function, types.MethodType):
-            self._watch("self", lambda: function.__self__)
-            self._enter(function.__func__)
-        elif isinstance(function, types.FunctionType):
-            self._enter_function(function)
-        elif _is_own(function) and isinstance(vars(type(function)).get("__call__"), types.FunctionType):
-            self._watch("an object that is called", lambda: function)
-            self._enter_function(type(function).__call__)
+        names = self._named_by(function)
+        if cells:
+            self._attributes("cells", function, "'{}'", Cells(cells), cells)
+        if function.__defaults__ or function.__kwdefaults__:
+            look = Content("a default", lambda: [function.__defaults__, function.__kwdefaults__])
+            self._looks.setdefault(("defaults", id(function)), look)
+        space = function.__globals__
+        found = [n for n in names if n in space and not self._is_library_module(space[n])]
+        self._attributes("globals", space, "the global '{}'", Items(space), found)
+        yield from contents
+        yield from ((v, "a default") for v in (function.__defaults__, function.__kwdefaults__))
+        yield from ((space[n], f"the global '{n}'") for n in found)
+        if attributes := [n for n in vars(function) if n in self._names]:
+            yield from self._space(function, f"'{{}}' of {function.__name__}", vars(function), attributes)
 
-    def _enter_module(self, module: Any) -> None:
-        """Look into attributes that may change without the module's knowing, and what a call runs."""
-        if not _is_foreign(type(module)):
-            self._kept.append(module)
-            for name, value in vars(module).items():
-                if name not in TABLES and (isinstance(value, list | dict | set | np.ndarray) or _is_own(value)):
-                    self._watch(
-                        f"'{name}' of a module ({type(module).__name__})", functools.partial(vars(module).get, name)
-                    )
-        for function in (getattr(module.forward, "__func__", module.forward), *module.hooks_on_call()):
-            self._enter(function)
+    def _named_by(self, function: Any) -> list[str]:
+        """Return the names in a function, which are looked for from now on."""
+        if id(function) not in self._functions:
+            self._functions[id(function)] = function, list(dict.fromkeys(_names(function.__code__)))
+            self._texts.update(filter(str.isidentifier, _texts(function.__code__)))
+        names: list[str] = self._functions[id(function)][1]
+        self._names.update(names)
+        return names
 
-    def _enter_function(self, function: Any) -> None:
-        if _is_foreign(function):
-            return
-        self._kept.append(function)
-        self._watch("a default", lambda: function.__defaults__)
-        self._watch("a default", lambda: function.__kwdefaults__)
-        code, names = function.__code__, function.__globals__
-        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            if (content := _content(cell)) is not EMPTY:
-                self._cells.append((cell, content))
-            self._watch(f"'{name}'", functools.partial(_content, cell))
-        for name in dict.fromkeys(_names(code)):
-            if name in names:
-                self._globals.append((names, name, names[name]))
-                self._watch(f"the global '{name}'", functools.partial(names.get, name))
+    def _class(self, kind: Any) -> Found:
+        """Look at what methods of a class of the user's name, and at its attributes."""
+        module = hasattr(kind, "named_parameters")
+        by_library = not module and any(map(_is_foreign, kind.__mro__[:-1]))  # which calls its methods
+        for one in kind.__mro__:
+            if self._is_library(one.__module__) or issubclass(one, enum.Enum):
+                continue
+            form, members = f"'{{}}' of {one.__name__}", vars(one)
+            for name, value in list(members.items()):
+                special = name.startswith("__")
+                if isinstance(value, FUNCTIONS):
+                    if name in self._names or (special and name not in UNNAMED) or by_library or name == "forward":
+                        yield value, name
+                elif self._wants(name) and not special and not hasattr(type(value), "__get__"):
+                    self._attributes("class", one, form, Members(one), [name])
+                    yield value, form.format(name)
 
-    def _watch(self, name: str, get: Callable[[], Any]) -> None:
-        value = get()
-        if isinstance(value, types.ModuleType):
-            return
-        self._asked.append((name, get))
-        self._remember(value)
-        self._enter(value)
+    def _object(self, value: Any, name: str) -> Found:
+        """Look at those attributes of an object of the user's that are named."""
+        kind = type(value)
+        yield kind, name
+        form = f"'{{}}' of {kind.__name__}"
+        if (own := getattr(value, "__dict__", None)) is not None:
+            shared = (n for one in kind.__mro__ if not _is_foreign(one) for n in vars(one) if not n.startswith("__"))
+            absent = () if ASKED.isdisjoint(self._names) else self._texts
+            hidden = [n for n in {*shared, *absent} if n in self._names and n not in own]
+            yield from self._space(value, form, own, [*filter(self._wants, own), *hidden], whole=own)
+        if slots := [n for one in kind.__mro__ for n in _slots(one) if self._wants(n)]:
+            look = self._attributes("slots", value, form, Members(value), slots)
+            yield from zip(look.read(), look.names(), strict=True)
 
-    def _remember(self, value: Any) -> None:
-        """Keep what a container holds, to put it back."""
-        holder = getattr(value, "__dict__", None) if _is_own(value) else value
-        if isinstance(holder, list | dict):
-            self._contents.append((holder, holder.copy()))
+    def _module(self, module: Any) -> Found:
+        """Look at the modules of a tree; what is assigned to them they count themselves, but not what happens inside of it."""
+        for part in module.modules():
+            self.modules[id(part)] = part
+            self._walked.add(id(part))
+            if not _is_foreign(kind := type(part)):
+                yield kind, kind.__name__
+                for name, value in list(vars(part).items()):
+                    if self._wants(name) and not isinstance(value, (*PLAIN, Tensor)):
+                        yield value, f"'{name}' of a module ({kind.__name__})"
+
+    def _stepping(self, value: Any) -> Found:
+        """Look at the options of an optimiser, or at the state of a scheduler, if they are named."""
+        kind, own = type(value), vars(value)
+        methods = [getattr(kind, n, None) for n in self._names - STEPS]
+        read = {n for m in methods if isinstance(m, types.FunctionType) for n in m.__code__.co_names}
+        form = f"'{{}}' of {kind.__name__}"
+        named = [n for n in own if n in self._names or n in read]
+        yield from (pair for pair in self._space(value, form, own, named) if pair[0] is not own.get("param_groups"))
+        for group in own["param_groups"] if "param_groups" in named else ():
+            known = Content(f"the options of {kind.__name__}", functools.partial(list, group))
+            self._looks.setdefault(("options", id(group)), known)
+            options = [n for n in group if n in self._names] or [n for n in group if n != "params"]
+            yield from self._space(group, f"the option '{{}}' of {kind.__name__}", group, options)
+
+    def _space(
+        self, owner: Any, form: str, space: dict[str, Any], names: list[str], whole: dict[str, Any] | None = None
+    ) -> Found:
+        """Look at names in the dictionary of an owner's attributes."""
+        if names or whole is not None:
+            place = Items(space) if isinstance(space, dict) else Members(owner)  # of a class with a class of its own
+            self._attributes("space", owner, form, place, names, whole)
+        yield from ((space[n], form.format(n)) for n in names if n in space)
+
+    def _attributes(
+        self, kind: str, owner: Any, form: str, place: Items, names: Iterable[str], whole: dict[str, Any] | None = None
+    ) -> Attributes:
+        """Look at names of an owner, beside those that are looked at."""
+        key = kind, id(owner)
+        look = self._looks.get(key)
+        if look is None:
+            look = self._looks[key] = Attributes(owner, form, place, whole)
+        assert isinstance(look, Attributes)
+        look.extend(names)
+        return look
+
+    def _is_library(self, name: Any) -> bool:
+        """Whether a module of Python, by its name, is of this package, comes with Python, or is of an installed package.
+
+        What was installed is the user's if the function, or a module that it calls, is of the same package.
+        """
+        package = str(name).partition(".")[0]
+        return package in LIBRARY or (package not in self._own and _is_installed(package))
+
+    def _is_library_module(self, value: Any) -> bool:
+        return isinstance(value, types.ModuleType) and self._is_library(value.__name__)
+
+    def _wants(self, name: str) -> bool:
+        """Whether a name may be read."""
+        return name in self._names or not ALL.isdisjoint(self._names)
 
 
-def _ask(get: Callable[[], Any], kept: list[Any]) -> Any:
-    """Return what is seen now; ``kept`` is what may not end, so that no other object gets its identity."""
-    return seen(get())
+def _is_module(value: Any) -> bool:
+    return hasattr(type(value), "named_parameters")
 
 
-def _tensors(value: Any, depth: int = 0) -> Iterator[Any]:
-    """Yield the tensors in a container or object."""
-    if isinstance(value, Tensor):
-        yield value
-    elif depth < DEEPEST and isinstance(value, list | tuple | set | frozenset | dict):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _tensors(item, depth + 1)
-    elif depth < DEEPEST and _is_own(value):
-        for _, item in _attributes(value):
-            yield from _tensors(item, depth + 1)
+def _is_foreign(kind: Any) -> bool:
+    """Whether a class is of a package whose objects keep no state of the user's."""
+    return str(kind.__module__).partition(".")[0] in FOREIGN
 
 
-def _same(value: Any) -> Any:
-    return value
+def _package(value: Any) -> str:
+    """Return the package that a function is of, or the class of an object."""
+    module = getattr(value, "__module__", None)
+    return str(module).partition(".")[0]
 
 
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return EMPTY
+@functools.cache
+def _is_installed(package: str) -> bool:
+    """Whether a package lies where packages are installed."""
+    file = str(getattr(sys.modules.get(package), "__file__", ""))
+    return "site-packages" in file or "dist-packages" in file
 
 
 def _names(code: Any) -> Iterator[str]:
-    yield from code.co_names
+    """Yield the names in a function's code, and texts, by which attributes and items are read as well."""
+    for part in _codes(code):
+        yield from part.co_names
+    yield from _texts(code)
+
+
+def _texts(code: Any) -> Iterator[str]:
+    for constant in (c for part in _codes(code) for c in part.co_consts):
+        if isinstance(constant, str | tuple):
+            yield from (c for c in ((constant,) if isinstance(constant, str) else constant) if isinstance(c, str))
+
+
+def _codes(code: Any) -> Iterator[Any]:
+    """Yield the code of a function and of those in it."""
+    yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _names(constant)
+            yield from _codes(constant)
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    named = kind.__dict__.get("__slots__", ())
+    return (named,) if isinstance(named, str) else tuple(n for n in named if not n.startswith("__"))

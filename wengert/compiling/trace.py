@@ -274,7 +274,7 @@ class _Saving:
             return {"value": result.item}
         if result.kind == "same":
             return {"same": _told(result.item)}
-        of = self.source(result.item) if result.kind == "source" else self.result(result.item)
+        of = self.result(result.item) if result.kind == "view" else self.source(result.item)
         return {result.kind: of, "chain": _told(result.chain), "detached": result.detached}
 
 
@@ -386,8 +386,8 @@ class _Loading:
             return Result("value", self.position(told["value"]))
         if "same" in told:
             return Result("same", parse_literal(told["same"]))
-        kind = "source" if "source" in told else "view"
-        of = self.source(told["source"]) if kind == "source" else self.result(told["view"])
+        kind = next(kind for kind in ("source", "gradient", "view") if kind in told)
+        of = self.result(told[kind]) if kind == "view" else self.source(told[kind])
         return Result(kind, of, parse_literal(told["chain"]), bool(told["detached"]))
 
 

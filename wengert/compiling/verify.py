@@ -150,6 +150,8 @@ def _position(result: Any) -> int | None:
     """Return the number of the graph's result that a tensor is, or is a view of; None for one that came in."""
     while result.kind == "view":
         result = result.item
+    if result.kind == "gradient":  # which are compared by themselves
+        return None
     return result.item if result.kind == "value" else None
 
 

@@ -6,6 +6,7 @@ records, backward walks, hooks run, optimisers step.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,17 +19,21 @@ from wengert.core.operator import Op, Spec
 from wengert.core.place import Place, here
 from wengert.core.registry import operators
 from wengert.core.state import thread
-from wengert.core.tensor import Tensor, from_array, node_of, version_of
+from wengert.core.tensor import INFERENCE, Tensor, from_array, node_of, version_of
 from wengert.errors import TransformError
+from wengert.graph.bodies import Regions
+from wengert.graph.branching import branches, loop
+from wengert.graph.formulas import enter_formula
 from wengert.graph.history import History
 from wengert.graph.ir import Graph, Value
 from wengert.graph.modules import Modules
 from wengert.graph.operations import Draw, Formula
 from wengert.graph.outside import Host, outside
+from wengert.graph.provided import Passing, Provided
 from wengert.graph.refusals import NeedsValues, NotCapturable, NotYet
 from wengert.graph.storage import Storage, Traced, array_of, has_history, located, memory_order, spec_of, stand_in
 
-__all__ = ["Capture", "capturing"]
+__all__ = ["Capture"]
 
 
 class Capture(Level):
@@ -45,15 +50,15 @@ class Capture(Level):
         devices: of inputs and constants, where there are several: their numbers.
         decisions: values that the function asked for, what they were, and the line.
         same: pairs of tensors from outside on the same memory, the second one so many bytes behind the first.
-        history: what was recorded before.
+        history: what was recorded before. provided: writes under a condition. passing: what objects know during a call.
+        regions: branches and loops.
         entries: the nodes of tensors from outside, through which gradients leave, and the tensors.
 
     Args:
         called: is told of modules that are called, and of hooks.
     """
 
-    title = "a function that is being compiled"
-    takes_plain = True
+    title, error, takes_plain = "a function that is being compiled", NotCapturable, True
 
     def __init__(
         self,
@@ -82,6 +87,7 @@ class Capture(Level):
         self._before = [(t, t._payload, t._node, t._view) for t in arguments]
         self._wrote: dict[int, Storage] = {}
         self._versions: dict[int, tuple[Any, int, Any]] = {}
+        self.provided, self.passing, self.regions = Provided(self), Passing(self), Regions(self)
 
     # ---- operators -------------------------------------------------------------------
 
@@ -94,6 +100,8 @@ class Capture(Level):
 
     def call(self, op: Any, arguments: tuple[Any, ...], specs: Any, place: Place) -> tuple[Any, ...]:
         """Enter a node, and return its results as tensors with memory of their own."""
+        if getattr(op, "effect", False):
+            self.regions.check(op.name)
         arrays = [stand_in(s.shape, s.dtype.numpy, order) for s, order in specs]
         pairs = [(s, a.strides) for (s, _), a in zip(specs, arrays, strict=True)]
         node = self.graph.call(op, arguments, pairs, place)
@@ -115,13 +123,15 @@ class Capture(Level):
         held = tensor._payload
         if not isinstance(held, Traced):
             held = self.lift(tensor)._payload
-        if held.seen is not held.storage.value:
+        if held.seen is not held.storage.value or held.value in self.regions.cut:
             held.value, held.seen = self._replayed(held), held.storage.value
         return held.value
 
     def _replayed(self, held: Traced) -> Value:
         """Return what a tensor holds after its memory was written through another one."""
         value = held.storage.value
+        if value in self.regions.cut:
+            raise NotCapturable("a tensor that a branch or loop has made is used outside of it; return it")
         for op, values, number in held.chain:
             arguments = (value, *values[1:])
             inferred = op.infer([value.spec, *values[1:]])
@@ -149,7 +159,7 @@ class Capture(Level):
         if isinstance(source, tuple):
             return None
         held = source._payload
-        found = op.call_kernel([array_of(v) for v in values])
+        found = thread.state.run(op.call_kernel, [array_of(v) for v in values])  # of any numbers: without warnings
         arrays = [found] if op.single else list(found)
         if not all(np.may_share_memory(a, held.array) or not a.size for a in arrays):
             return None
@@ -188,7 +198,8 @@ class Capture(Level):
     def payload_of(self, tensor: Any) -> Any:
         """Return the payload of another tensor on the memory of one: what is written through either is seen by both."""
         held = tensor._payload
-        return held if isinstance(held, Payload) else self._lifted(tensor)._payload
+        take = self.lift if self.known(held) else self._lifted  # what was made inside is to see the writes too
+        return held if isinstance(held, Payload) else take(tensor)._payload
 
     def _lifted(self, tensor: Any) -> Any:
         array = tensor._payload
@@ -271,6 +282,7 @@ class Capture(Level):
 
     def write(self, name: str, tensor: Any, result: Any) -> None:
         held = tensor._payload
+        self.regions.check_write(held.storage)
         if held.storage.source is not None and thread.state.grad and (has_history(result) or has_history(tensor)):
             raise NotCapturable(
                 f"{name}() writes what requires grad into a tensor from outside, which would get a history; write under "
@@ -278,23 +290,24 @@ class Capture(Level):
             )
         value = self.value_of(result)
         if value.spec.dtype is not dtype_of(held.dtype):
-            value = self._apply("cast", value, dtype_of(held.dtype))
+            value = self.apply("cast", value, dtype_of(held.dtype))
         storage = held.storage
         if held.chain:
-            whole = self._apply("view_write", storage.value, value, held.chain)
+            whole = self.apply("view_write", storage.value, value, held.chain)
         else:
             whole = value
         if devices.several:
             self.devices.setdefault(whole, index_of(held.dtype) or 0)
+        self.provided.note(storage)
         storage.value = whole
         held.value, held.seen = value, whole
         if storage.source is not None:
             self._wrote[id(storage)] = storage
-        cell = version_of(tensor)
-        self._versions.setdefault(id(cell), (cell, cell.count, cell.writes))
-        cell.bump(name, here(1))
+        if (cell := version_of(tensor)) is not INFERENCE:
+            self._versions.setdefault(id(cell), (cell, cell.count, cell.writes))
+            cell.bump(name, here(1))
 
-    def _apply(self, name: str, *arguments: Any) -> Value:
+    def apply(self, name: str, *arguments: Any) -> Value:
         """Enter a node of one result, and return its value."""
         op = operators()[name]
         spec = op.infer([a.spec if isinstance(a, Value) else a for a in arguments])
@@ -348,6 +361,7 @@ class Capture(Level):
         value = self.value_of(tensor)
         if value in self.graph.constants:
             return self.graph.constants[value]
+        self.regions.check(what)
         found = None if self._decide is None else self._decide(self, value, what)
         if found is None:
             raise NeedsValues(self.refusal(what), here(1))
@@ -386,6 +400,7 @@ class Capture(Level):
 
     def touched(self, tensor: Any, read: bool = True) -> None:
         """Take note of ``.grad`` of a tensor from outside: it is about to be set, or (``read``) something depends on it."""
+        self.regions.check("looking at .grad")
         if type(tensor._payload) is np.ndarray or tensor._payload.storage.source is not None:
             self.grads.setdefault(id(tensor), (tensor, tensor._grad, read))
 
@@ -399,6 +414,7 @@ class Capture(Level):
         Args:
             numbers: a function that returns a tuple; its ``peek()`` returns the same, and changes nothing.
         """
+        self.regions.check("an optimiser's step")
         spec = Spec((), dtype_of(dtype))
         try:
             with outside():
@@ -408,6 +424,10 @@ class Capture(Level):
         values = [self.graph.input(spec, (), self.graph.fresh("host")) for _ in found]
         self.hosts.append(Host(numbers, tuple(values), found))
         return values
+
+    def hosted(self, numbers: Any, dtype: Any) -> list[Any]:
+        """Return the values of :meth:`host` as tensors."""
+        return [self.tensor(Storage(v), (), v, stand_in((), dtype)) for v in self.host(numbers, dtype)]
 
     def _is_outer(self, tensor: Any) -> bool:
         held = None if tensor is None else tensor._payload
@@ -422,34 +442,20 @@ class Capture(Level):
         raise NotCapturable(f"{what} cannot be captured")
 
     def postpone(self, why: str) -> None:
-        """Refuse to capture this time.
-
-        Raises:
-            NotYet: always.
-        """
+        """Raise NotYet: the program is to run once as it is."""
         raise NotYet(why)
 
     outside = staticmethod(outside)
+    branches, loop = branches, loop
 
     def effect(self, do: Callable[[], Any]) -> None:
         """Call ``do()`` at each call, after the host numbers that were asked for before."""
+        self.regions.check("what Python does")
         self.hosts.append(Host(do, ()))
 
     def formulas(self, name: str, key: Any, function: Any, apply: Any, moments: int) -> Callable[..., None]:
         """Return a function of (tensors, numbers) that enters an optimiser's formula; see :class:`Formula`."""
-        formula = Formula(name, key, function, apply, moments)
-        return lambda tensors, numbers: self._formula(formula, tensors, numbers)
-
-    def _formula(self, formula: Formula, tensors: list[Any], numbers: list[Value]) -> None:
-        """Enter a formula, and write its results into the tensors."""
-        arguments = (*(self.value_of(t) for t in tensors), *numbers)
-        written = [tensors[i] for i in formula.written]
-        specs = [(spec_of(t), None) for t in written]
-        results = self.call(formula, arguments, specs, here(1))
-        for tensor, result in zip(written, results, strict=True):
-            if type(tensor._payload) is np.ndarray:
-                self.admit(formula.name, tensor, result)
-            self.write(formula.name, tensor, result)
+        return partial(enter_formula, self, Formula(name, key, function, apply, moments))
 
     # ---- the end ---------------------------------------------------------------------
 
@@ -475,6 +481,7 @@ class Capture(Level):
             cell.count, cell.writes = count, writes
         self.history.restore()
         self._adopted.clear()
+        self.passing.restore()
 
     def check_arguments(self) -> None:
         """Refuse a program that gives an argument another shape or memory, or leaves a hook on a tensor from outside.
@@ -483,12 +490,7 @@ class Capture(Level):
             NotCapturable: if it does.
         """
         self.history.check_hooks()
-        for tensor, array, node, _ in self._before:
-            if tensor._node is not node or (tensor._payload is not array and not self.is_adopted(tensor)):
-                raise NotCapturable("it gives a tensor from outside another shape, memory or history")
-
-
-def capturing() -> Capture | None:
-    """Return the capture that runs on this thread, or None."""
-    levels = thread.state.levels
-    return levels[0] if levels and isinstance(levels[0], Capture) else None
+        self.passing.check()
+        known = [*(before[:3] for before in self._before), *self._adopted]
+        if any(t._node is not node or (t._payload is not array and not self.is_adopted(t)) for t, array, node in known):
+            raise NotCapturable("it gives a tensor from outside another shape, memory or history")

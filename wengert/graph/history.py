@@ -5,6 +5,7 @@ from typing import Any
 
 from wengert.core.node import Leaf, next_sequence
 from wengert.graph.refusals import NotCapturable
+from wengert.graph.storage import Traced
 
 __all__ = ["History"]
 
@@ -31,6 +32,18 @@ class History:
                 raise NotCapturable(
                     "it walks back through what was computed before it was called; compute that inside, or walk outside"
                 )
+
+    def check_tangent(self, tensor: Any) -> None:
+        """Refuse a value with a tangent that is written into a tensor from outside, or a view of one.
+
+        Raises:
+            NotCapturable: if it is.
+        """
+        held = tensor._payload
+        if self._outside(tensor) or (isinstance(held, Traced) and held.storage.source is not None):
+            raise NotCapturable(
+                "it writes what has a tangent into a tensor from outside; make that tensor inside, or write outside of jvp"
+            )
 
     def hooked(self, node: Any) -> None:
         """Take note of a node that is about to be given a hook."""

@@ -7,7 +7,7 @@ from typing import Any
 from wengert.core.state import thread
 from wengert.graph.ir import Value
 
-__all__ = ["Host", "outside"]
+__all__ = ["Host", "outside", "unseen"]
 
 
 @contextmanager
@@ -20,6 +20,20 @@ def outside() -> Iterator[None]:
         yield
     finally:
         state.levels = levels
+        state.update()
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """Run a block without the saved-tensor hooks and watchers around it: a checkpoint, say, meets the program instead."""
+    state = thread.state
+    before = state.saved_hooks, state.watchers
+    state.saved_hooks, state.watchers = [], ()
+    state.update()
+    try:
+        yield
+    finally:
+        state.saved_hooks, state.watchers = before
         state.update()
 
 

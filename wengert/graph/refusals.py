@@ -11,7 +11,13 @@ class NotCapturable(CaptureError):  # noqa: N818 - what it says, not what went w
 
 
 class NotYet(CaptureError):  # noqa: N818 - what it says, not what went wrong
-    """The program is to run once as it is before it is captured."""
+    """The program is to run once as it is before it is captured.
+
+    Attributes:
+        patient: it may have to do so many times: what is missing is made under a condition.
+    """
+
+    patient = False
 
 
 class NeedsValues(CaptureError):  # noqa: N818 - what it says, not what went wrong

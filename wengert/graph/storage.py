@@ -162,7 +162,9 @@ def memory_order(op: Op, values: list[Any], shape: tuple[int, ...]) -> tuple[int
         return None
     flags: Any = [["readonly"]] * len(arrays) + [["writeonly", "allocate"]]
     like = [np.lib.stride_tricks.as_strided(np.empty(1, np.uint8), a.shape, a.strides) for a in arrays]
-    with np.nditer([*like, None], ["refs_ok"], flags, [np.dtype(np.uint8)] * (len(arrays) + 1), order="K") as iterator:
+    with np.nditer(
+        [*like, None], ["refs_ok", "zerosize_ok"], flags, [np.dtype(np.uint8)] * (len(arrays) + 1), order="K"
+    ) as iterator:
         strides = iterator.operands[-1].strides
     order = tuple(sorted(range(len(shape)), key=lambda d: (-strides[d], d)))
     return None if order == tuple(range(len(shape))) else order

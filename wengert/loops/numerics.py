@@ -125,7 +125,7 @@ OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
 
 
 def convert(x: Any, dtype: str) -> Any:
-    """Return a value of another dtype: a float out of an integer's range gives its nearest, a NaN gives 0; integers wrap."""
+    """Return a value of another dtype; integers wrap, and floats are converted as :func:`_to_integer` says."""
     new = numpy_dtype(dtype)
     if dtype == "bool":
         return x != 0
@@ -137,10 +137,13 @@ def convert(x: Any, dtype: str) -> Any:
 
 
 def _to_integer(x: Any, dtype: str, new: Any) -> Any:
-    info, top = np.iinfo(new), float(2 ** (DTYPES[dtype] - (dtype[0] == "i")))
-    inside = (x < top) & (x > float(info.min) - 1)
-    found = np.where(inside, x, 0.0).astype(new)
-    return np.where(x >= top, new.type(info.max), np.where(x <= float(info.min), new.type(info.min), found))[()]
+    """Convert as x86, and NumPy there: by way of 32 or 64 bits, the least number of which stands for what they cannot hold."""
+    word = np.int32 if DTYPES[dtype] < 32 or dtype == "i32" else np.int64
+    limit = -float(np.iinfo(word).min)
+    large = (x >= limit) if dtype == "u64" else np.False_
+    x = np.where(large, x - limit, x)
+    found = np.where(np.abs(x) < limit, x, -limit).astype(word).astype(new)
+    return np.where(large, found ^ new.type(1 << DTYPES[dtype] - 1), found)[()] if dtype == "u64" else found[()]
 
 
 def _odd_single(x: Any) -> Any:

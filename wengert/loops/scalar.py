@@ -63,7 +63,8 @@ OPS: Final[dict[str, Row]] = {
     "gt": Row(2, "bool", ">"), "ge": Row(2, "bool", ">="),
     # choice: select(condition, a, b); rarely(condition, a, b) is the same, but a is computed only where some lane needs it
     "select": Row(3, "second"), "rarely": Row(3, "second"),
-    # cast converts the value (out of range saturates, NaN becomes 0); bits keeps the bits, between dtypes of one width
+    # cast converts the value; bits keeps the bits, between dtypes of one width. Integers wrap; of a float the whole part counts
+    # as one of 32 bits, or of 64 for u32, i64 and u64, and the least of these stands for what they have no room for (and NaN)
     "cast": Row(1, "given"), "bits": Row(1, "given"),
     # lookup(i) reads a constant table, its ``data``; i must be inside
     "lookup": Row(1, "given"),

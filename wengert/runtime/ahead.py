@@ -1,7 +1,8 @@
 """Kernels made in the background, so that eager code never waits for a compiler.
 
 Such a kernel is asked for again and again: until it is there, the caller does without. One daemon thread makes them in
-the order in which they were first needed. Where ``settings.native`` is "wait" there is no thread, and the caller waits.
+the order in which they were first needed. Where ``settings.native`` is "wait", and where kernels are recorded, the caller makes
+them itself, and the thread hears nothing of them.
 """
 
 import atexit
@@ -32,19 +33,27 @@ class Ahead(Generic[Made]):
         make: returns it; None if there is no such thing, for good.
     """
 
-    __slots__ = ("_done", "_make", "_result")
+    __slots__ = ("_done", "_make", "_result", "_submitted")
 
     def __init__(self, make: Callable[[], Made | None]) -> None:
         self._make: Callable[[], Made | None] | None = make
         self._result: Made | None = None
-        self._done = False
-        if settings.native == "auto":
+        self._done = self._submitted = False
+        if not _is_recording():
+            self._submit()
+
+    def _submit(self) -> None:
+        if settings.native == "auto" and not self._submitted:
+            self._submitted = True
             _submit(self)
 
     def get(self) -> Made | None:
         """Return what was made, or None while it is not there (and if there is none)."""
-        if not self._done and (settings.native == "wait" or (active[0] and current() is not None)):
-            self.run()
+        if not self._done:
+            if settings.native == "wait" or _is_recording():
+                self.run()
+            else:
+                self._submit()
         return self._result
 
     def run(self) -> None:
@@ -54,6 +63,10 @@ class Ahead(Generic[Made]):
             with paused():
                 self._result = make()
             self._done, self._make = True, None
+
+
+def _is_recording() -> bool:
+    return active[0] > 0 and current() is not None
 
 
 def _submit(job: Ahead[Any]) -> None:
@@ -66,13 +79,18 @@ def _submit(job: Ahead[Any]) -> None:
 
 
 def _work(jobs: "queue.SimpleQueue[Ahead[Any] | None]") -> None:
+    idle = True
     while True:
         try:
             job = jobs.get(timeout=1.0)
         except queue.Empty:
+            if not idle:  # there is a pause: what follows at once would have to read the pages again
+                relieve()
+            idle = True
             continue
         if job is None:
             return
+        idle = False
         try:
             with beside():
                 job.run()
@@ -82,8 +100,6 @@ def _work(jobs: "queue.SimpleQueue[Ahead[Any] | None]") -> None:
             threading.excepthook(
                 threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
             )
-        if jobs.empty():
-            relieve()
 
 
 def finish() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from wengert.core.apply import execute
 from wengert.core.operator import Op
+from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array
 from wengert.graph.evaluate import compute
 from wengert.graph.ir import Graph, Node, Value, replaced
@@ -170,7 +171,8 @@ def _run(body: Graph, tensors: list[Any]) -> list[Any]:
         with no_grad():
             result = execute(node.op, list(replaced(node.arguments, values.__getitem__)))
         for value, tensor in zip(node.results, (result,) if isinstance(result, Tensor) else result, strict=True):
-            values[value] = tensor
+            declared = value.dtype.numpy  # which the result is cast to: a kernel may make floats of integers
+            values[value] = tensor if tensor._payload.dtype == declared else converted(tensor, declared)
     return [values[v] for v in body.outputs]
 
 
@@ -220,7 +222,7 @@ def _moved(op: Op, node: Node, arrays: Arrays, outs: Sequence[Any], recording: R
 def _view(op: Op, node: Node, arrays: Arrays, outs: Sequence[Any], recording: Recording) -> list[Any] | None:
     held = [replaced((a,), arrays)[0] for a in node.arguments]
     source = held[0]
-    found = op.call_kernel(held)
+    found = thread.state.run(op.call_kernel, held)  # without warnings: what the arrays hold has not been computed yet
     results = [found] if op.single else list(found)
     if all(np.may_share_memory(r, source) or not r.size for r in results):
         return results

@@ -136,6 +136,9 @@ def _flip(out: Any, source: Any, dims: Sequence[int]) -> Parts:
 @_moves("roll")
 def _roll(out: Any, source: Any, shifts: Any, dims: Any = None) -> Parts:
     shifts, dims = ((x,) if isinstance(x, int) else x for x in (shifts, dims))
+    if not source.ndim:
+        yield source, out
+        return
     if not dims:
         source, out, dims = reshaped(source, -1), out.reshape(-1), (0,)
     way = [0] * source.ndim
@@ -159,4 +162,12 @@ def _single(out: Any, source: Any, *arguments: Any, **keywords: Any) -> Parts:
     yield reshaped(source, *out.shape), out
 
 
-MOVES.update(dict.fromkeys(("sum", "sum_to_size", "mean", "amax", "amin", "all", "any", "prod"), _single))
+def _single_truth(out: Any, source: Any, *arguments: Any, **keywords: Any) -> Parts:
+    """Whether a single element is true; in uint8 that is 0 or 1, and no cast."""
+    if out.dtype != bool:
+        raise Untraceable("a truth value that is not a bool")
+    return _single(out, source)
+
+
+MOVES.update(dict.fromkeys(("sum", "sum_to_size", "mean", "amax", "amin", "prod"), _single))
+MOVES.update(dict.fromkeys(("all", "any"), _single_truth))

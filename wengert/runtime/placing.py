@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from wengert.graph.control import Control
 from wengert.graph.ir import Graph, Node, Value
 from wengert.graph.operations import Callback, Draw, Formula, Fused
 from wengert.runtime.arena import ALIGNMENT
@@ -84,7 +85,7 @@ def _readers(node: Node, known: dict[Node, Counter[Value]]) -> Counter[Value]:
 
 def _is_elementwise(op: Any) -> bool:
     """Whether an operation reads an element of its arguments only where it writes the result's, so that they may be one."""
-    if isinstance(op, Callback | Draw):
+    if isinstance(op, Callback | Control | Draw):
         return False
     if isinstance(op, Fused):
         return op.kind in ("pointwise", "formulas")

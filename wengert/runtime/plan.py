@@ -4,7 +4,8 @@ Tasks that follow one another run in one native call. Between them stand *steps*
 random draws, whatever a user declared.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -155,7 +156,9 @@ class Plan:
         self._copied_in = [(i, arrays[v]) for i, v in changing if v not in elsewhere]
         self._results = [None if v in elsewhere else arrays[v] for v in graph.outputs]
         moved = self._written_elsewhere()
-        self._writes = [(arrays[value], value in moved) for _, value in graph.writes]
+        self._writes = [arrays[value] for _, value in graph.writes]
+        copied = [value in moved for _, value in graph.writes]
+        self._moved: Callable[[], list[Any]] | None = partial(_copies, self._writes, copied) if moved else None
         self._written = bounds(list(places.values()))
         self._forget(elsewhere)
 
@@ -220,6 +223,16 @@ class Plan:
         """
         for place, held in self._copied_in:
             held[...] = arrays[place]
+        if self._given or self._handed:
+            found = self._run_elsewhere(arrays)
+        else:
+            for step in self.steps:
+                step()
+            found = [held.copy() for held in self._results if held is not None]  # all of them
+        return found + (self._writes if self._moved is None else self._moved())
+
+    def _run_elsewhere(self, arrays: Sequence[Any]) -> list[Any]:
+        """Run with large arguments and results where the caller has them; return the results."""
         kept = [self._lent(move, arrays[place]) for place, move in self._given]
         handed = [empty(move.shape, move.dtype) for _, move in self._handed]
         for (_, move), array in zip(self._handed, handed, strict=True):
@@ -230,7 +243,7 @@ class Plan:
         found = [None if held is None else held.copy() for held in self._results]
         for (place, _), array in zip(self._handed, handed, strict=True):
             found[place] = array
-        return found + [held.copy() if moved else held for held, moved in self._writes]
+        return found
 
     def _lent(self, move: Moving, array: Any) -> Any:
         """Let the tasks read an argument where it lies, or else a copy of it; return what is read."""
@@ -247,6 +260,11 @@ class Plan:
             return False
         (first,), (end,) = bounds([array])
         return bool(((starts < end) & (first < ends)).any())
+
+
+def _copies(arrays: Sequence[Any], copied: Sequence[bool]) -> list[Any]:
+    """Return arrays, copies of some of them."""
+    return [array.copy() if copy else array for array, copy in zip(arrays, copied, strict=True)]
 
 
 class _Elsewhere:

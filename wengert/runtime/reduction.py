@@ -248,7 +248,8 @@ def count_nonzero(input: Any, dim: Any = None) -> Any:
     shape = reduced(input.shape, dim, False)
     if math.prod(shape) == input.size:
         one = cast(cast(placeholder(0, name_of(input.dtype)), "bool"), "i64")
-        return computed("not zero", one, np.dtype(np.int64), input).reshape(shape)
+        found = computed("not zero", one, np.dtype(np.int64), input)
+        return found if found is NotImplemented else found.reshape(shape)
 
     def counted(x: Scalar, i: Scalar) -> tuple[Scalar, ...]:
         return (cast(cast(x, "bool"), "i64"),)

@@ -1,0 +1,84 @@
+"""Compiled modules are modules: inside others, they have parameters, modes, hooks and a state as PyTorch's have."""
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+
+import wengert as wg
+from wengert import nn
+
+
+def layers() -> Any:
+    wg.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Dropout(0.5))
+
+
+class Outer(nn.Module):
+    def __init__(self, inner: Any) -> None:
+        super().__init__()
+        self.inner, self.head = inner, nn.Linear(3, 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(self.inner(x))
+
+
+def test_what_belongs_to_it_is_found() -> None:
+    outer, plain = Outer(wg.compile(layers(), fullgraph=True, backend="reference")), Outer(layers())
+    plain.load_state_dict({k.replace("_orig_mod.", ""): v for k, v in outer.state_dict().items()})
+    names = [name.replace("inner.", "inner._orig_mod.") for name, _ in plain.named_parameters()]
+    assert [name for name, _ in outer.named_parameters()] == names
+    assert list(outer.state_dict()) == [n.replace("inner.", "inner._orig_mod.") for n in plain.state_dict()]
+    outer.eval(), plain.eval()
+    assert not outer.inner.training
+    assert not outer.inner._orig_mod[2].training
+    x = wg.randn(5, 3)
+    assert wg.allclose(outer(x), plain(x), atol=1e-6)
+    outer.train()
+    assert outer.inner._orig_mod[2].training
+    assert outer.inner.training
+    outer(x).sum().backward()
+    assert all(p.grad is not None for p in outer.parameters())
+
+
+def test_a_step_through_both_is_one_program() -> None:
+    outer = Outer(wg.compile(layers(), backend="reference"))
+    fast, x = wg.compile(outer, fullgraph=True, backend="reference"), wg.randn(5, 3)
+    outer.eval()
+    assert wg.allclose(fast(x), outer.head(outer.inner._orig_mod(x)), atol=1e-6)
+    outer.inner.anything = 1.0
+    assert outer.inner._orig_mod.anything == 1.0
+    assert "anything" not in vars(outer.inner)
+    del outer.inner.anything
+    assert not hasattr(outer.inner, "anything")
+
+
+def test_loading_either_way() -> None:
+    plain, fast = layers(), wg.compile(layers())
+    plain[0].weight.data.fill_(3.0)
+    assert next(iter(fast.state_dict())) == "_orig_mod.0.weight"
+    for state in (plain.state_dict(), wg.compile(plain).state_dict()):
+        fast._orig_mod[0].weight.data.fill_(0.0)
+        fast.load_state_dict(state)
+        assert fast._orig_mod[0].weight.tolist() == [[3.0] * 3] * 3
+    Outer(fast).load_state_dict(Outer(plain).state_dict())
+    with pytest.raises(RuntimeError, match="were saved of a compiled module"):
+        plain.load_state_dict(fast.state_dict())
+
+
+def test_copies_hooks_and_text() -> None:
+    fast = wg.compile(nn.Linear(2, 2), backend="reference")
+    for other in (copy.deepcopy(fast), pickle.loads(pickle.dumps(fast))):
+        assert type(other) is type(fast)
+        assert other.compiled.options == fast.compiled.options
+        assert other.weight is not fast.weight
+        assert wg.equal(other(wg.ones(2)), fast(wg.ones(2)))
+    assert isinstance(fast, nn.Module)
+    assert repr(fast).startswith("compiled Linear(")
+    want = (fast(wg.ones(2)) * 2).tolist()
+    fast.register_forward_hook(lambda module, args, output: output * 2)
+    assert fast(wg.ones(2)).tolist() == want
+    assert fast._orig_mod._hooks is None
+    with pytest.raises(AttributeError, match="nothing_of_it"):
+        _ = fast.nothing_of_it
