@@ -240,3 +240,25 @@ def test_a_mode_that_the_function_sets_is_that_of_each_call() -> None:
         layer.train()
         assert fast(X).tolist() == X.tolist()
         assert not layer.training
+
+
+shift = 0.0  # also the name of a method below
+
+
+def test_a_method_of_the_name_of_a_global_is_not_that_global():
+    """An attribute that a function looks up is not looked for among the globals."""
+    global shift
+
+    class Shifted:
+        def shift(self, x):
+            return x + 1
+
+    @wg.compile(fullgraph=True)
+    def f(of, x):
+        return of.shift(x)
+
+    one, x = Shifted(), wg.ones(2)
+    for _ in range(3):
+        assert f(one, x).tolist() == [2.0, 2.0]
+        shift += 1.0
+    assert f.retraces == []

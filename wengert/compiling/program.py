@@ -94,6 +94,7 @@ class Program:
         self._held: list[Any] = []  # their arrays
         self._coming: list[tuple[int, Source]] = []
         self._replaced: list[Source] = []
+        self._written: list[tuple[Any, Source, int]] = []  # held tensors, and the writes
 
     @property
     def acts(self) -> bool:
@@ -199,6 +200,7 @@ class Program:
         self._coming = [
             (k, source) for k, source in enumerate(self.sources) if source is not None and not isinstance(source, Held)
         ]
+        self._written = [(s.held if isinstance(s, Held) else None, s, position) for s, position in self.writes]
         self._replaced = self._replaced_gradients()
         self._payloads = self._held_payloads()
         self._held = self._held_arrays()
@@ -263,23 +265,24 @@ class Program:
 
     def finish(self, found: Sequence[Any], leaves: Sequence[Any], recorded: dict[int, Any]) -> Any:
         """Write what is to be written, and return what the function returns."""
-        note = (
-            (inf, "a compiled function", here(1)),
-        )  # of any number: the last write is the only one that is remembered
-        for source, position in self.writes:
-            tensor = source.held if type(source) is Held else source.tensor(leaves)
-            array = found[position]
-            if array is not tensor._payload:
-                np.copyto(tensor._payload, array)
-            cell = tensor._cell or version_of(tensor)
-            cell.count += 1
-            cell.writes = note
+        if self.writes:  # of any number, the last is the only one that is remembered
+            note = ((inf, "a compiled function", here(1)),)
+            for held, source, position in self._written:
+                tensor = source.tensor(leaves) if held is None else held
+                array = found[position]
+                if array is not tensor._payload:
+                    np.copyto(tensor._payload, array)
+                cell = tensor._cell or version_of(tensor)
+                cell.count += 1
+                cell.writes = note
         for source, given in self.gradients:
             source.tensor(leaves)._grad = None if given is None else from_array(found[given])
         made: dict[Result, Any] = {}
         for result in self.results:
             if result not in made:
                 made[result] = self._made(result, found, leaves, recorded, made)
+        if self.structure.kind is None:
+            return made[self.results[0]]
         return tree.unflatten([made[r] for r in self.results], self.structure)
 
     def _made(

@@ -8,6 +8,7 @@ names, ``self``, arguments) everything is followed that has one of these names, 
 Python and of this package, optimisers and schedulers, and into the functions found there, whose names count from then on.
 """
 
+import dis
 import enum
 import functools
 import sys
@@ -44,6 +45,7 @@ ALL = frozenset(
 ASKED = frozenset({"getattr", "hasattr"})  # which ask for attributes that may not be there
 UNNAMED = frozenset({"__new__", "__init__", "__repr__", "__str__", "__eq__", "__hash__", "__doc__", "__module__"})
 STEPS = frozenset({"step", "zero_grad"})  # of optimisers and schedulers, which say themselves what they depend on
+LOOKUPS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL"})
 WRAPPERS = (types.FunctionType, types.MethodType, functools.partial, property, classmethod, staticmethod)
 FUNCTIONS = (*WRAPPERS, functools.cached_property)
 
@@ -218,14 +220,14 @@ class Surroundings:
         if self._is_library(function.__module__):  # such as a transform of a function of the user's
             yield from (pair for pair in contents if isinstance(pair[0], FUNCTIONS))
             return
-        names = self._named_by(function)
+        looked_up = self._named_by(function)
         if cells:
             self._attributes("cells", function, "'{}'", Cells(cells), cells)
         if function.__defaults__ or function.__kwdefaults__:
             look = Content("a default", lambda: [function.__defaults__, function.__kwdefaults__])
             self._looks.setdefault(("defaults", id(function)), look)
         space = function.__globals__
-        found = [n for n in names if n in space and not self._is_library_module(space[n])]
+        found = [n for n in looked_up if n in space and not self._is_library_module(space[n])]
         self._attributes("globals", space, "the global '{}'", Items(space), found)
         yield from contents
         yield from ((v, "a default") for v in (function.__defaults__, function.__kwdefaults__))
@@ -234,13 +236,14 @@ class Surroundings:
             yield from self._space(function, f"'{{}}' of {function.__name__}", vars(function), attributes)
 
     def _named_by(self, function: Any) -> list[str]:
-        """Return the names in a function, which are looked for from now on."""
+        """Look for the names in a function from now on; return those that it looks up among the globals."""
         if id(function) not in self._functions:
-            self._functions[id(function)] = function, list(dict.fromkeys(_names(function.__code__)))
-            self._texts.update(filter(str.isidentifier, _texts(function.__code__)))
-        names: list[str] = self._functions[id(function)][1]
-        self._names.update(names)
-        return names
+            code = function.__code__
+            self._functions[id(function)] = function, list(dict.fromkeys(_globals(code)))
+            self._names.update(_names(code))
+            self._texts.update(filter(str.isidentifier, _texts(code)))
+        looked_up: list[str] = self._functions[id(function)][1]
+        return looked_up
 
     def _class(self, kind: Any) -> Found:
         """Look at what methods of a class of the user's name, and at its attributes."""
@@ -362,6 +365,12 @@ def _names(code: Any) -> Iterator[str]:
     for part in _codes(code):
         yield from part.co_names
     yield from _texts(code)
+
+
+def _globals(code: Any) -> Iterator[str]:
+    """Yield the names that a function looks up among the globals, and not as attributes."""
+    for part in _codes(code):
+        yield from (i.argval for i in dis.get_instructions(part) if i.opname in LOOKUPS)
 
 
 def _texts(code: Any) -> Iterator[str]:
