@@ -44,8 +44,8 @@ REFUSED = [
     (lambda: F.conv2d(IMAGE, IMAGE, groups=X), TypeError, r"argument 'groups' must be a number"),
     (lambda: wg.meshgrid(X[0], indexing=3), RuntimeError, r"meshgrid\(\): indexing must be"),
     # sizes and numbers beyond all bounds
-    (lambda: wg.arange(3) & 10**30, RuntimeError, r"bitwise_and\(\): a size or number is too large"),
-    (lambda: wg.arange(3) + 10**30, RuntimeError, r"add\(\): a size or number is too large"),
+    (lambda: wg.arange(3) & 10**30, RuntimeError, r"bitwise_and\(\): the number 10+ does not fit elements of"),
+    (lambda: wg.arange(3) + 10**30, RuntimeError, r"add\(\): the number 10+ does not fit elements of"),
     (lambda: F.pad(X, (0, 2**50)), RuntimeError, r"\(\): (a size or number is too large|cannot take 8)"),
     (lambda: wg.tensor_split(X, 10**9), ValueError, r"tensor_split\(\): 1000000000 parts"),
     (lambda: wg.mvlgamma(X + 10, 10**12), ValueError, r"mvlgamma\(\): p must lie between"),

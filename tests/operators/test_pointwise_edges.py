@@ -143,6 +143,13 @@ def test_gradients_of_two_arguments_at_ties_and_zeros(case):
     np.testing.assert_allclose(y.grad.numpy(), slope_second, rtol=1e-14)
 
 
+@pytest.mark.parametrize("dtype", [wg.uint8, wg.bool])
+def test_the_gradient_of_an_angle_beside_what_cannot_be_negated(dtype):
+    y = leaf([2.0, 1.0])
+    wg.atan2(wg.tensor([1, 0], dtype=dtype), y).sum().backward()
+    np.testing.assert_allclose(y.grad.numpy(), [-0.2, 0], rtol=1e-14)
+
+
 def test_mixed_second_derivative_of_a_power_at_base_zero_is_finite():
     x, n = leaf([0.0, 0.0]), leaf([2.0, 3.0])
     slope = gradient(x**n, x)

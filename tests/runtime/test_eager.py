@@ -14,6 +14,7 @@ from wengert.core.native import OFF, beside, native
 from wengert.core.tensor import from_array
 from wengert.runtime import ahead
 from wengert.runtime.launch import watched
+from wengert.runtime.recording import recording
 from wengert.settings import settings
 from wengert.testing.opcheck_native import natively
 
@@ -179,6 +180,18 @@ def test_in_the_background_numpy_answers_meanwhile(monkeypatch: pytest.MonkeyPat
     made.set()
     ahead.finish()
     assert job.get() == "made"
+
+
+def test_what_is_recorded_is_made_at_once_and_the_background_hears_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settings, "native", "auto")
+    submitted: list[Any] = []
+    monkeypatch.setattr(ahead, "_submit", submitted.append)
+    with recording():
+        first, second = ahead.Ahead(lambda: "made"), ahead.Ahead(lambda: "later")
+        assert (first.get(), submitted) == ("made", [])
+    assert (second.get(), second.get(), submitted) == (None, None, [second])
 
 
 def test_a_kernel_that_cannot_be_made_is_reported_once_and_numpy_used(monkeypatch: pytest.MonkeyPatch) -> None:

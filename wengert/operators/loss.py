@@ -105,10 +105,12 @@ def _huber_slope(g: Any, input: Any, target: Any, delta: Any) -> Any:
         "input": _huber_slope,
         "target": lambda g, input, target, delta: -_huber_slope(g, input, target, delta),
     },
+    promote="float",
     home=(),
     inplace=False,
     samples=lambda s: [
         s((2, 3), (2, 3), 1.0), s((2, 3), (3,), 0.5), s(s.array([1e30, 0.5]), s.array([0.0, 0.0]), 1.0, grad=False),
+        s((3,), (3,), 1.0, kind="integer"),
     ],
 )  # fmt: skip
 def huber(input: Real, target: Real, delta: Any) -> Any:

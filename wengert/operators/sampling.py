@@ -30,45 +30,55 @@ __all__ = ["fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "
 # ---- the default generator
 
 
+def _current() -> Generator:
+    """The generator that this thread draws from: the default one, but for what a DataLoader makes."""
+    generator: Generator = thread.state.generator or default_generator
+    return generator
+
+
 @creation
 def manual_seed(seed: int) -> Generator:
-    """Start the default generator's stream of ``seed`` from its beginning; return the generator."""
-    return default_generator.manual_seed(seed)
+    """Start the default generator's stream of ``seed`` from its beginning; return the generator.
+
+    In a dataset that a DataLoader asks for samples, this and the functions below mean the generator of the batch.
+    """
+    return _current().manual_seed(seed)
 
 
 @creation
 def seed() -> int:
     """Start the default generator from a seed of the operating system; return the seed."""
-    return default_generator.seed()
+    return _current().seed()
 
 
 @creation
 def initial_seed() -> int:
     """Return the seed of the default generator."""
-    return default_generator.initial_seed()
+    return _current().initial_seed()
 
 
 @creation
 def get_rng_state() -> Any:
     """Return the state of the default generator: see :meth:`wengert.Generator.get_state`."""
-    return default_generator.get_state()
+    return _current().get_state()
 
 
 @creation
 def set_rng_state(new_state: Any) -> None:
     """Continue the default generator from a state of :func:`get_rng_state`."""
-    default_generator.set_state(new_state)
+    _current().set_state(new_state)
 
 
 @contextlib.contextmanager
 def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
     """Leave the default generator as it was before the block, whatever the block draws."""
-    state = default_generator.get_state()
+    generator = _current()
+    state = generator.get_state()
     try:
         yield
     finally:
         if enabled:
-            default_generator.set_state(state)
+            generator.set_state(state)
 
 
 # ---- new tensors
