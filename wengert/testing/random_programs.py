@@ -11,246 +11,26 @@ from typing import Any
 import numpy as np
 
 import wengert as wg
+from wengert.testing.random_statements import (
+    BACKWARD,
+    BETWEEN,
+    BINARY,
+    BLOCKS,
+    CALLED,
+    DTYPES,
+    FLOATS,
+    MODULES,
+    NAMED,
+    OPTIMISERS,
+    OTHERS,
+    REDUCED,
+    SLICES,
+    UNARY,
+    VIEWS,
+    WRITES,
+)
 
-__all__ = ["Case", "drawn", "random_case"]
-
-DTYPES = ("float32",) * 5 + ("float64",) * 3 + ("int64", "int64", "int32", "bool", "float16", "bfloat16", "uint8")
-FLOATS = ("float16", "bfloat16", "float32", "float64")
-
-UNARY = (
-    "abs",
-    "exp",
-    "sin",
-    "cos",
-    "tanh",
-    "sigmoid",
-    "relu",
-    "neg",
-    "square",
-    "floor",
-    "sign",
-    "erf",
-    "log1p",
-    "sqrt",
-    "clone",
-    "detach",
-    "reciprocal",
-    "round",
-    "trunc",
-    "isnan",
-    "logical_not",
-    "contiguous",
-    "expm1",
-    "atan",
-    "nan_to_num",
-)
-BINARY = ("+", "-", "*", "/", "//", "%", ">", "<=", "==", "!=")
-NAMED = (
-    "maximum",
-    "minimum",
-    "atan2",
-    "where(x > 0, x,",
-    "fmod",
-    "hypot",
-    "xlogy",
-    "logaddexp",
-    "logical_and",
-    "pow",
-)
-REDUCED = (
-    "sum",
-    "mean",
-    "amax",
-    "amin",
-    "prod",
-    "std",
-    "logsumexp",
-    "argmax",
-    "any",
-    "all",
-    "cumsum",
-    "softmax",
-    "log_softmax",
-    "norm",
-    "var",
-    "argmin",
-    "count_nonzero",
-    "cumprod",
-    "nansum",
-    "median",
-    "argsort",
-)
-VIEWS = (
-    "{x}[{s}]",
-    "{x}[{s}]",
-    "{x}[..., {s}]",
-    "{x}.t()",
-    "{x}.transpose(0, -1)",
-    "{x}.reshape(-1)",
-    "{x}.unsqueeze({d})",
-    "{x}.squeeze()",
-    "{x}.expand(2, *{x}.shape)",
-    "{x}.diagonal()",
-    "{x}.unbind(0)[0]",
-    "{x}.view(-1)",
-    "{x}.flatten()",
-    "{x}.movedim(0, -1)",
-    "{x}.chunk(2, {d})[0]",
-    "{x}.narrow({d}, 0, 1)",
-    "{x}.split(1, 0)[-1]",
-    "{x}.swapaxes(0, -1)",
-    "{x}[None]",
-    "{x}.view(1, *{x}.shape)",
-    "{x}.unfold(0, 2, 1)",
-    "{x}.permute(*reversed(range({x}.ndim)))",
-)
-SLICES = ("0", "-1", "1:", ":-1", "::2", "None", ":, 0", ":, 1:", "1:, :2", ":0", "...", ":1", "..., 0", "None, 0")
-WRITES = (
-    "{x}.add_({y})",
-    "{x}.mul_({y})",
-    "{x}.copy_({y})",
-    "{x}.zero_()",
-    "{x}.fill_({c})",
-    "{x}[{s}] = {y}",
-    "{x}[{s}] = {c}",
-    "{x}[{s}] += {y}",
-    "{x}[{s}] *= {c}",
-    "{x}.sub_({y}, alpha=2)",
-    "{x}.clamp_(-1, 1)",
-    "{x} += {y}",
-    "{x}.neg_()",
-    "{x}.masked_fill_({x} > 0, {c})",
-    "{x}.t()[{s}].add_({c})",
-    "{x}.view(-1)[1:].mul_({c})",
-    "{x}.diagonal().fill_({c})",
-    "{x}[{x} > 0.5] = {c}",
-    "{x}.div_(2)",
-    "{x}.relu_()",
-    "{x}.unsqueeze(0).add_({y})",
-    "{x}.index_fill_(0, wg.tensor([0]), {c})",
-    "{x}.unbind(0)[-1].copy_({y})",
-    "wg.add({x}, {y}, out={y})",
-    "{x}.reshape(-1)[:2].fill_({c})",
-    "{x}.addcmul_({y}, {y})",
-    "wg.mul({x}, {c}, out={x}[{s}])",
-    "{x}.cumsum_(0)",
-    "{x}.transpose(0, -1).copy_({y})",
-    "{x}[[0]] = {y}",
-    "{x}.scatter_(0, wg.zeros_like({x}, dtype=wg.int64), {c})",
-    "{x}.exp_()",
-    "{x}.bernoulli_(0.5)",
-    "{x}.normal_()",
-    "{x}.data.add_({c})",
-    "{x}.detach().mul_({c})",
-    "{x}.squeeze().add_({c})",
-)
-OTHERS = (
-    "{x} @ {y}",
-    "{x} @ {x}.t()",
-    "{x}.t() @ {x}",
-    "wg.cat([{x}, {y}], 0)",
-    "wg.stack([{x}, {x}], -1)",
-    "wg.where({x} > 0, {x}, {y})",
-    "wg.where({x} > {y}, {x}, {c})",
-    "{x}.masked_fill({x} > 0, {c})",
-    "{x}.clamp(-1, 1)",
-    "{x}.flip(0)",
-    "{x}.roll(1, 0)",
-    "{x}[[0, -1]]",
-    "{x}[wg.tensor([0, 0, 1])]",
-    "{x}.gather(0, wg.zeros_like({x}, dtype=wg.int64))",
-    "{x}.index_select(0, wg.tensor([0, 0]))",
-    "{x}.to(wg.{k})",
-    "{x}.to(wg.{k})",
-    "{x}.to({y}.dtype)",
-    "{x}.float()",
-    "wg.zeros_like({x})",
-    "wg.ones_like({x}) * {y}",
-    "wg.arange({x}.shape[0])",
-    "wg.randn_like({x}.float())",
-    "wg.rand({x}.shape)",
-    "wg.randint(0, 5, {x}.shape)",
-    "{x}.bernoulli()",
-    "wg.nn.functional.dropout({x}, 0.5)",
-    "wg.nn.functional.gelu({x})",
-    "wg.nn.functional.layer_norm({x}, {x}.shape[-1:])",
-    "wg.nn.functional.linear({x}, {y})",
-    "wg.nn.functional.mse_loss({x}, {y})",
-    "wg.randperm({x}.shape[0])",
-    "wg.einsum('ij,kj->ik', {x}, {y})",
-    "{x}.sort(0)[0]",
-    "{x}.topk(2, 0)[1]",
-    "{x}.max(0)[0]",
-    "{x}.max(0)[1]",
-    "{x}.tril()",
-    "{x}.repeat(2, *[1] * ({x}.ndim - 1))",
-    "{x}.sum() * {y}",
-    "{x} * {x}.shape[0]",
-    "wg.outer({x}.reshape(-1), {y}.reshape(-1))",
-    "{x}.lerp({y}, 0.5)",
-    "wg.tensor({c}) * {x}",
-    "{x}.requires_grad_(False) if not {x}.requires_grad else {x}",
-    "{x}.T.contiguous()",
-    "wg.addcmul({x}, {y}, {y})",
-    "{x}.numel() + {y}",
-    "wg.nn.functional.pad({x}, (1, 0))",
-    "{x}.kthvalue(1, 0)[0]",
-    "{x}.index_add(0, wg.tensor([0]), {x}[:1])",
-    "wg.tensor([1.0, 2.0])[0] * {x}",
-    "wg.full_like({x}, {c}) - {y}",
-    "{x}.unique()",
-    "{x}[{x} > 0]",
-    "{x}.nonzero()",
-    "wg.linspace(0, 1, {x}.shape[0])",
-    "wg.no_grad()(lambda: {x} * {y})()",
-    "wg.nn.functional.softplus({x}) - {y}",
-    "{x} ** 2",
-    "{x}.abs() ** {c}",
-    "2 ** {x}",
-    "{c} - {x}",
-    "{c} / {x}",
-    "{x}.new_zeros(2, 3)",
-    "{x}.broadcast_to(2, *{x}.shape)",
-    "{x}.addmm({y}, {y}.t())",
-    "-{x}",
-    "wg.func.vmap(lambda a: a.sin() * 2)({x})",
-    "wg.func.grad(lambda a: (a * a).sum())({x}.float())",
-)
-BLOCKS = (
-    "if {x}.sum() > 0:\n    {t} = {x} * 2\nelse:\n    {t} = {x} - 1",
-    "if {x}.any():\n    {x}.mul_(0.5)\n{t} = {x} + 1",
-    "with wg.no_grad():\n    {x}.add_({y})",
-    "with wg.no_grad():\n    {t} = {x} * {y}",
-    "with wg.no_grad():\n    {x}[{s}].copy_({y})",
-    "{t} = float({x}.max()) + {y}",
-    "{t} = {x}\nfor row in {x}:\n    {t} = {t} + row",
-    "{t} = {x}.clone()\n{u} = {t}[{s}]\n{t}.mul_({c})\n{u}.add_({c})",
-    "{t} = {x} * {c}\n{u} = {t}.detach()\n{t}.add_({y})",
-    "{t}, {u} = {x}.chunk(2, 0)\n{t}.add_({u})",
-    "{t}, {u} = {x}.max(0)",
-)
-BACKWARD = (
-    "({x} * {x}).sum().backward()",
-    "{x}.sum().backward(retain_graph=True)",
-    "({x} * {y}).mean().backward()",
-    "{t} = wg.autograd.grad(({x} * {x}).sum(), {p}, allow_unused=True)[0]",
-    "{t} = wg.autograd.grad(({x} * {p}).sum(), {p}, create_graph=True)[0]",
-    "{p}.grad = None",
-    "{t} = {p}.grad * 2 if {p}.grad is not None else {x}",
-    "opt.zero_grad()\n(({x} * {p}) ** 2).sum().backward()\nopt.step()",
-    "opt.zero_grad()\n{x}.sum().backward()\nopt.step()",
-    "opt.step()",
-    "(({x} - {p}) ** 2).sum().backward()\n{p}.grad.mul_({c})\nopt.step()",
-    "(({x} * {p}) ** 2).sum().backward()\nwg.nn.utils.clip_grad_norm_([p0, p1], 1.0)\nopt.step()",
-)
-OPTIMISERS = (
-    "wg.optim.SGD([p0, p1], lr=0.1)",
-    "wg.optim.SGD([p0, p1], lr=0.1, momentum=0.9)",
-    "wg.optim.Adam([p0, p1], lr=0.01)",
-    "wg.optim.AdamW([p0, p1], lr=0.01)",
-    "wg.optim.RMSprop([p0], lr=0.01)",
-    "wg.optim.Adagrad([p1, p0], lr=0.01)",
-)
+__all__ = ["Case", "drawn", "indented", "random_case"]
 
 
 @dataclass(frozen=True)
@@ -260,7 +40,7 @@ class Case:
     Attributes:
         held: statements that make what the function holds. arguments: expressions, of ``n`` and ``k`` (number of the call).
         body: statements. returned: an expression. calls: the size ``n`` of each call. outside: whether the caller walks back
-            from the results.
+            from the results. between: what the caller does after each call.
     """
 
     held: tuple[str, ...]
@@ -269,6 +49,7 @@ class Case:
     returned: tuple[str, ...]
     calls: tuple[int, ...]
     outside: bool = False
+    between: tuple[str, ...] = ()
 
     def text(self) -> str:
         """Return the program as code: ``build()`` gives what is held, and the function; ``arguments(n, k)`` those of a call."""
@@ -277,14 +58,15 @@ class Case:
         returned = "".join(f"{name}, " for name in self.returned)
         return "\n".join([
             "import wengert as wg", "from wengert.testing.random_programs import drawn", "", "",
-            "def build():", *_indented(self.held), *_indented([f"def step({names}):"]),
-            *_indented(_indented([*self.body, f"return ({returned})"])), "    return dict(locals())", "", "",
-            "def arguments(n, k):", *_indented([made, f"return [{names}]"]), "", "",
-            f"CALLS = {self.calls}", f"OUTSIDE = {self.outside}",
+            "def build():", *indented(self.held), *indented([f"def step({names}):"]),
+            *indented(indented([*self.body, f"return ({returned})"])), "    return dict(locals())", "", "",
+            "def arguments(n, k):", *indented([made, f"return [{names}]"]), "", "",
+            f"CALLS = {self.calls}", f"OUTSIDE = {self.outside}", f"BETWEEN = {self.between}",
         ])  # fmt: skip
 
 
-def _indented(statements: Any) -> list[str]:
+def indented(statements: Any) -> list[str]:
+    """Return the lines of statements, one step further in."""
     return ["    " + line for statement in statements for line in statement.split("\n")]
 
 
@@ -293,6 +75,8 @@ def drawn(seed: int, shape: tuple[int, ...], dtype: str, grad: bool = False) -> 
     values = np.random.default_rng(seed).integers(-8, 9, shape)
     if dtype in FLOATS:
         out = wg.from_numpy(np.asarray(values / 4.0)).to(getattr(wg, dtype))
+    elif dtype == "complex64":
+        out = wg.from_numpy(np.asarray(values / 4.0 + 1j * (values % 3), np.complex64))
     else:
         out = wg.from_numpy(np.asarray(np.abs(values) if dtype == "uint8" else values)).to(getattr(wg, dtype))
     return out.requires_grad_() if grad else out
@@ -345,6 +129,8 @@ class _Growing:
             return self.filled(self.random.choice(BACKWARD))
         if r < 0.37:
             return self.filled(self.random.choice(BLOCKS))
+        if r < 0.45 and "m0" in self.space:
+            return self.filled(self.random.choice(CALLED))
         return self.filled("{t} = " + self.expression())
 
     def expression(self) -> str:
@@ -373,6 +159,7 @@ class _Growing:
 def random_case(seed: int, number: int) -> Case:
     """Return the program of a number."""
     source = random.Random(f"program {seed}:{number}")
+    wg.manual_seed(7)
     grown = _Growing(source)
     held, arguments = _start(grown, source)
     body: list[str] = []
@@ -383,9 +170,11 @@ def random_case(seed: int, number: int) -> Case:
                 body.append(statement)
     names = [k for k in grown.names() if k[0] == "v" or source.random() < 0.2]
     returned = [k for k in names if source.random() < 0.6] or names[-1:]
-    calls = source.choice(((3, 3, 3), (3, 3, 3, 3), (3, 2, 3), (3, 1, 4, 3)))
+    calls = source.choice(((3, 3, 3), (3, 3, 3, 3), (3, 2, 3), (3, 1, 4, 3), (3, 0, 3, 0)))
     outside = source.random() < 0.4 and not any("backward(" in s or "grad(" in s for s in body)
-    return Case(tuple(held), tuple(arguments), tuple(body), tuple(returned), calls, outside)
+    between = source.sample(BETWEEN, source.choice((0, 0, 1, 2)))
+    between = [statement for statement in between if grown.run(statement)]
+    return Case(tuple(held), tuple(arguments), tuple(body), tuple(returned), calls, outside, tuple(between))
 
 
 def _start(grown: _Growing, source: random.Random) -> tuple[list[str], list[tuple[str, str]]]:
@@ -396,6 +185,8 @@ def _start(grown: _Growing, source: random.Random) -> tuple[list[str], list[tupl
         f"p1 = wg.nn.Parameter(drawn(2, {source.choice(('(3,)', '()', '(3, 1)'))}, 'float32'))",
         f"opt = {source.choice(OPTIMISERS)}",
     ]
+    if source.random() < 0.25:
+        held.append(f"m0 = {source.choice(MODULES)}")
     for i in range(source.choice((0, 1, 2))):
         held.append(f"c{i} = drawn({10 + i}, {grown.shape()}, '{source.choice(DTYPES)}')")
         if source.random() < 0.3:
@@ -405,12 +196,15 @@ def _start(grown: _Growing, source: random.Random) -> tuple[list[str], list[tupl
     arguments = []
     for i in range(source.choice((1, 1, 2, 3))):
         dtype = source.choice(DTYPES)
-        grad = ", True" if dtype in FLOATS and source.random() < 0.3 else ""
-        how = f"drawn({20 + i} + k, {grown.shape(sized=True)}, '{dtype}'{grad})"
+        grad = source.choice((", True", ", True", ", k % 2 == 1")) if dtype in FLOATS and source.random() < 0.3 else ""
+        kind = f"'{dtype}'" if source.random() < 0.9 else f"'{dtype}' if k % 2 else 'float64'"
+        how = f"drawn({20 + i} + k, {grown.shape(sized=True)}, {kind}{grad})"
         if source.random() < 0.2:
-            how += source.choice((".t()", "[1:]", "[..., ::2]", " * 1"))
+            how += source.choice((".t()", "[1:]", "[..., ::2]", " * 1", "[:: -1 if k % 2 else 1]", "[k % 2 :]"))
         arguments.append((f"a{i}", how))
     if source.random() < 0.1:
         arguments.append(("a9", f"a0{source.choice(('', '[1:]', '.t()', '.detach()', '.view(-1)'))}"))
+    if source.random() < 0.2:
+        arguments.append(("n9", "k % 2"))
     held = [s for s in held if grown.run(s)]
     return held, [(name, how) for name, how in arguments if grown.run(f"{name} = {how}")]
