@@ -89,8 +89,8 @@ inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
 newaxis = None
 
 _SUBPACKAGES = (
-    "amp", "array_api", "backends", "cli", "cpu", "cuda", "data", "fft", "func", "library", "linalg", "masked", "nn", "optim",
-    "random", "serialization", "signal", "special", "testing", "tree", "utils",
+    "amp", "array_api", "backends", "cli", "cpu", "cuda", "data", "fft", "func", "library", "linalg", "masked", "metrics", "nn",
+    "optim", "random", "serialization", "signal", "special", "testing", "tree", "utils",
 )  # fmt: skip
 _ELSEWHERE = {
     **dict.fromkeys(("cond", "while_loop", "vmap"), "func"),

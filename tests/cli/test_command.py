@@ -7,7 +7,7 @@ import pytest
 
 import wengert as wg
 from wengert.cli import main
-from wengert.cli.extras import MissingExtraError, require
+from wengert.extras import MissingExtraError, require
 from wengert.core.registry import operators
 
 

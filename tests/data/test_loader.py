@@ -211,7 +211,10 @@ def test_an_error_comes_with_the_worker_s_trace() -> None:
     with pytest.raises(KeyError, match="sample 5 is broken") as error:
         next(batches)
     assert any(entry.name == "__getitem__" for entry in error.traceback)
-    assert error.value.__notes__ == ["in worker 0 of a DataLoader, making batch 2 of [4, 5]"]
+    assert error.value.__notes__ == [
+        "making sample 5 of Broken",
+        "in worker 0 of a DataLoader, making batch 2 of [4, 5]",
+    ]
     wait_until_gone()
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from wengert.cli import cache, demo, info, kernel, machine, operators
-from wengert.cli.extras import MissingExtraError
+from wengert.extras import MissingExtraError
 
 __all__ = ["build_parser", "main"]
 

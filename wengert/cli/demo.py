@@ -8,7 +8,7 @@ from typing import Any
 
 import wengert as wg
 from wengert.cli.digits import RECIPES, Digits, Epoch, Recipe, Step, classify, load_digits, seconds_of_a_step, train
-from wengert.cli.extras import require
+from wengert.extras import require
 
 __all__ = ["DESCRIPTION", "HELP", "NAME", "add_arguments", "draw", "run"]
 

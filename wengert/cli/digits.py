@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import wengert as wg
 from wengert import nn
-from wengert.cli.extras import require
+from wengert.extras import require
 from wengert.nn import functional as F
 from wengert.utils.data import DataLoader, TensorDataset
 

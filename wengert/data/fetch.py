@@ -21,14 +21,25 @@ class IndexFetcher:
         self.gather = _gather(dataset) if collate is default_collate else None
 
     def __call__(self, request: Any) -> Any:
-        """Return the batch."""
+        """Return the batch. What the dataset raises comes with a note that names the sample."""
         if not self.batched:
-            return self.collate(self.dataset[request])
-        if self.gather is not None:
-            return self.gather(request)
-        several = getattr(self.dataset, "__getitems__", None)
-        samples = [self.dataset[i] for i in request] if several is None else several(request)
-        return self.collate(samples)
+            return self.collate(self._sample(request))
+        try:
+            if self.gather is not None:
+                return self.gather(request)
+            several = getattr(self.dataset, "__getitems__", None)
+            return self.collate([self._sample(i) for i in request] if several is None else several(request))
+        except Exception as error:
+            if not getattr(error, "__notes__", ()):
+                error.add_note(f"making a batch of the samples {request} of {type(self.dataset).__name__}")
+            raise
+
+    def _sample(self, index: Any) -> Any:
+        try:
+            return self.dataset[index]
+        except Exception as error:
+            error.add_note(f"making sample {index} of {type(self.dataset).__name__}")
+            raise
 
 
 def _gather(dataset: Any) -> Gather | None:
@@ -55,15 +66,25 @@ class StreamFetcher:
     def __init__(self, dataset: Any, batch_size: int | None, drop_last: bool, collate: Callable[[Any], Any]) -> None:
         self.dataset, self.batch_size, self.drop_last, self.collate = dataset, batch_size, drop_last, collate
         self.samples: Iterator[Any] | None = None
+        self.taken = 0
 
     def __call__(self, request: None) -> Any:
-        """Return the batch, or END."""
+        """Return the batch, or END. What the stream raises comes with a note that says how far it was."""
+        try:
+            samples = self._next()
+            if not samples or (self.drop_last and len(samples) < (self.batch_size or 1)):
+                return END
+            return self.collate(samples[0] if self.batch_size is None else samples)
+        except Exception as error:
+            error.add_note(f"after sample {self.taken - 1} of the stream {type(self.dataset).__name__}")
+            raise
+
+    def _next(self) -> list[Any]:
+        """The samples of the next batch."""
         if self.samples is None:
             self.samples = iter(self.dataset)
-        if self.batch_size is None:
-            sample = next(self.samples, END)
-            return END if sample is END else self.collate(sample)
-        batch = list(islice(self.samples, self.batch_size))
-        if not batch or (self.drop_last and len(batch) < self.batch_size):
-            return END
-        return self.collate(batch)
+        batch: list[Any] = []
+        for sample in islice(self.samples, self.batch_size or 1):
+            batch.append(sample)
+            self.taken += 1
+        return batch

@@ -11,7 +11,7 @@ from wengert.data.collate import default_collate, default_convert
 from wengert.data.dataset import IterableDataset
 from wengert.data.fetch import IndexFetcher, StreamFetcher
 from wengert.data.sampler import BatchSampler, RandomSampler, SequentialSampler, check_positive
-from wengert.data.workers import END, Epoch, Workers
+from wengert.data.workers import END, Epoch, Workers, drawing_from
 
 __all__ = ["DataLoader"]
 
@@ -22,7 +22,8 @@ class DataLoader:
     """Iterates over a dataset in batches; each ``for`` loop over it is one epoch.
 
     The order depends on the sampler and the generator alone, never on the workers. Workers are threads: they share
-    the dataset's memory, and run in parallel where the work releases the interpreter lock (NumPy, reading files).
+    the dataset's memory, and run in parallel where the work releases the interpreter lock (NumPy, reading files). Random
+    numbers that the dataset draws (``wg.rand``, transforms) depend on the epoch's seed and the number of the batch alone.
 
     Args:
         dataset: anything with ``__getitem__`` and ``__len__``, or an :class:`IterableDataset`.
@@ -43,7 +44,8 @@ class DataLoader:
     :meth:`state_dict` and :meth:`load_state_dict` let training go on in the middle of an epoch.
 
     Raises:
-        ValueError: for options that exclude each other or are out of range.
+        ValueError: for options that exclude each other or are out of range. What the dataset raises comes when the batch
+            is asked for, with a note that names the sample.
 
     Example:
         >>> import wengert as wg
@@ -95,6 +97,7 @@ class DataLoader:
         self._seed: int | None = None  # of the epoch that is running, and how many of its batches were given
         self._given = 0
         self._resumed: tuple[int, int] | None = None
+        self._samplers: list[Any] = []  # the states of the samplers when it began
 
     def __len__(self) -> int:
         if not self._stream:
@@ -107,7 +110,10 @@ class DataLoader:
     # ---- where an epoch stands -------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the running epoch stands: its seed, how many batches it has given, and the generator's state.
+        """Return where the running epoch stands: its seed, how many batches it has given, the generator's state.
+
+        Of samplers that have a generator of their own, or a ``state_dict``, the state when the epoch began is kept too. A
+        sampler that draws from elsewhere, such as Python's ``random``, must offer ``state_dict`` and ``load_state_dict``.
 
         Example:
             >>> import wengert as wg
@@ -122,13 +128,24 @@ class DataLoader:
             True
         """
         generator = None if self.generator is None else self.generator.get_state()
-        return {"seed": self._seed, "batches": self._given, "generator": generator}
+        samplers = [_state(s) for s in self._stateful()] if self._seed is None else self._samplers
+        return {"seed": self._seed, "batches": self._given, "generator": generator, "samplers": samplers}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Let the next ``for`` loop go on where a :meth:`state_dict` was taken.
 
         Batches already given are skipped without being made; a stream makes and drops them.
+
+        Raises:
+            ValueError: if the loader had other samplers.
         """
+        samplers, states = self._stateful(), state_dict.get("samplers", [])
+        if len(samplers) != len(states):
+            raise ValueError(
+                f"the state is of a loader with {len(states)} samplers of their own state, not {len(samplers)}"
+            )
+        for sampler, state in zip(samplers, states, strict=True):
+            _set_state(sampler, state)
         seed = state_dict["seed"]
         self._seed, self._given = seed, state_dict["batches"]
         self._resumed = None if seed is None else (seed, state_dict["batches"])
@@ -141,8 +158,9 @@ class DataLoader:
         else:
             (seed, skip), self._resumed = self._resumed, None
         self._seed, self._given = seed, skip
+        self._samplers = [_state(sampler) for sampler in self._stateful()]
         requests = islice(self._requests(seed), 0 if self._stream else skip, None)
-        made = self._ahead(requests, seed, skip) if self.num_workers else self._here(requests)
+        made = (self._ahead if self.num_workers else self._here)(requests, seed, 0 if self._stream else skip)
         return self._counted(islice(made, skip if self._stream else 0, None))
 
     def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
@@ -151,6 +169,14 @@ class DataLoader:
             yield batch
         self._seed, self._given = None, 0
 
+    def _stateful(self) -> list[Any]:
+        """The samplers that have a state of their own."""
+        if self._stream or self._shuffle:
+            return []
+        nested = (self.batch_sampler, getattr(self.batch_sampler, "sampler", None), self.sampler)
+        apart = {id(sampler): sampler for sampler in nested if _has_state(sampler)}
+        return list(apart.values())
+
     # ---- making batches --------------------------------------------------------------
 
     def _requests(self, seed: int) -> Iterator[Any]:
@@ -158,7 +184,8 @@ class DataLoader:
         if self._stream:
             return iter(lambda: None, END)
         if not self._shuffle:
-            return iter(self.sampler if self.batch_sampler is None else self.batch_sampler)
+            order: Any = self.sampler if self.batch_sampler is None else self.batch_sampler
+            return _drawing(iter(order), Generator().manual_seed(seed))
         order = RandomSampler(self.dataset, generator=Generator().manual_seed(seed))
         return iter(order if self.batch_size is None else BatchSampler(order, self.batch_size, self.drop_last))
 
@@ -167,10 +194,11 @@ class DataLoader:
             return StreamFetcher(self.dataset, self.batch_size, self.drop_last, self.collate_fn)
         return IndexFetcher(self.dataset, self._batched, self.collate_fn)
 
-    def _here(self, requests: Iterator[Any]) -> Iterator[Any]:
+    def _here(self, requests: Iterator[Any], seed: int, first: int) -> Iterator[Any]:
         fetch = self._fetcher()
-        for request in requests:
-            batch = fetch(request)
+        for number, request in enumerate(requests, first):
+            with drawing_from(Generator().manual_seed(seed + number)):
+                batch = fetch(request)
             if batch is END:
                 return
             yield batch
@@ -182,8 +210,7 @@ class DataLoader:
             self._workers = workers
         assert self.prefetch_factor is not None
         fetchers = [self._fetcher() for _ in range(self.num_workers)]
-        number = 0 if self._stream else first
-        epoch = Epoch(workers, fetchers, requests, seed, number, self.prefetch_factor * self.num_workers)
+        epoch = Epoch(workers, fetchers, requests, seed, first, self.prefetch_factor * self.num_workers)
         try:
             while (batch := epoch.take(self.timeout or None)) is not END:
                 yield batch
@@ -191,6 +218,37 @@ class DataLoader:
             epoch.cancel()
             if workers is not self._workers:
                 workers.close()
+
+
+# ---- random numbers and states of samplers -------------------------------------------
+
+
+def _drawing(items: Iterator[Any], generator: Generator) -> Iterator[Any]:
+    """Yield items, each made while the thread draws from ``generator``."""
+    while True:
+        with drawing_from(generator):
+            item = next(items, END)
+        if item is END:
+            return
+        yield item
+
+
+def _has_state(sampler: Any) -> bool:
+    return hasattr(sampler, "load_state_dict") or isinstance(getattr(sampler, "generator", None), Generator)
+
+
+def _state(sampler: Any) -> Any:
+    return sampler.state_dict() if hasattr(sampler, "load_state_dict") else sampler.generator.get_state()
+
+
+def _set_state(sampler: Any, state: Any) -> None:
+    if hasattr(sampler, "load_state_dict"):
+        sampler.load_state_dict(state)
+    else:
+        sampler.generator.set_state(state)
+
+
+# ---- arguments -----------------------------------------------------------------------
 
 
 def _check_order(

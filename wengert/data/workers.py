@@ -8,12 +8,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from wengert.core.generator import Generator
 from wengert.core.state import thread
 
-__all__ = ["END", "Epoch", "WorkerInfo", "Workers", "get_worker_info"]
+__all__ = ["END", "Epoch", "WorkerInfo", "Workers", "drawing_from", "get_worker_info"]
 
 Fetch = Callable[[Any], Any]
 
@@ -48,6 +49,16 @@ def get_worker_info() -> WorkerInfo | None:
     return _current.info
 
 
+@contextmanager
+def drawing_from(generator: Generator) -> Iterator[None]:
+    """Let this thread draw from a generator, where none is given."""
+    before, thread.state.generator = thread.state.generator, generator
+    try:
+        yield
+    finally:
+        thread.state.generator = before
+
+
 class Workers:
     """A fixed number of worker threads."""
 
@@ -61,8 +72,7 @@ class Workers:
         return self._threads[worker].submit(self._run, worker, seed, number, fetch, request)
 
     def _run(self, worker: int, seed: int, number: int, fetch: Fetch, request: Any) -> Any:
-        generator = Generator().manual_seed(seed + number)
-        thread.state.generator = generator  # plain wg.rand in a dataset draws from it too
+        generator = thread.state.generator = Generator().manual_seed(seed + number)  # plain wg.rand draws from it too
         _current.info = WorkerInfo(worker, self.count, seed + worker, self.dataset, generator)
         try:
             if not self._started[worker]:

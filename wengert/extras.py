@@ -1,4 +1,4 @@
-"""Third parties that only some commands need: imported when such a command runs, named clearly when missing."""
+"""Third parties that only some parts need: imported when such a part runs, named clearly when missing."""
 
 import importlib
 from types import ModuleType
@@ -26,7 +26,7 @@ def require(module: str, extra: str) -> ModuleType:
         if error.name is None or error.name.partition(".")[0] != module.partition(".")[0]:
             raise
         raise MissingExtraError(
-            f"this command needs the package '{error.name}', which is not installed; "
+            f"this needs the package '{error.name}', which is not installed; "
             f"install it with: pip install 'wengert[{extra}]'",
             name=error.name,
         ) from None
