@@ -7,8 +7,8 @@ import pytest
 
 import wengert as wg
 from wengert.cli import main
-from wengert.extras import MissingExtraError, require
 from wengert.core.registry import operators
+from wengert.extras import MissingExtraError, require
 
 
 def test_it_runs_as_a_module() -> None:

@@ -50,10 +50,10 @@ PAIRS = {
     "2/3": (lambda: mpmath.mpf(2) / 3, {"f64": power.TWO_THIRDS}),
     "log √2π - 1/2": (lambda: mpmath.log(2 * mpmath.pi) / 2 - 0.5, {"f64": gamma.STIRLING}),
     "root of digamma": (lambda: mpmath.findroot(mpmath.digamma, 1.46) - 1, {"f64": gamma.ROOT}),
-    "2√(2/π)": (lambda: 2 * mpmath.sqrt(2 / mpmath.pi), {"f64": activations.SLOPE}),
+    "2√(2/π)": (lambda: 2 * mpmath.sqrt(2 / mpmath.pi), activations.SLOPE),
     "0.08943√(2/π)": (
         lambda: 2 * mpmath.sqrt(2 / mpmath.pi) * mpmath.mpf("0.044715"),
-        {"f64": activations.CUBE},
+        activations.CUBE,
     ),
 }
 

@@ -120,7 +120,7 @@ def test_lbfgs_solves_a_quadratic() -> None:
         return loss
 
     assert o.step(closure).item() == 0.0  # the loss at the start
-    np.testing.assert_allclose(np.concatenate([x.tolist(), y.tolist()]), want, rtol=1e-7)
+    np.testing.assert_allclose(np.concatenate([x.tolist(), y.tolist()]), want, rtol=1e-5)
     assert len(o.state[x]["old_dirs"]) <= 100
 
 

@@ -207,8 +207,11 @@ def test_a_long_loop_comes_back_in_slices_and_is_run_whole(number: int, monkeypa
 
     monkeypatch.setattr(workers, "_finish", counted)
     work = slow(0.002)
-    work.run(100)
-    assert work.ran[0] == 100
+    for runs in range(1, 21):  # until the thread that called is there often enough, where others are busy
+        work.run(100)
+        assert work.ran[0] == 100 * runs
+        if slices:
+            break
     assert slices
 
 

@@ -292,3 +292,19 @@ def test_errors(func: Any, options: dict[str, Any], error: type[Exception], mess
 def test_refused_times(t: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         odeint(linear, wg.tensor(START), t)
+
+
+def test_equal_steps_are_captured_whole_and_what_is_not_finite_is_still_refused() -> None:
+    """With Euler's method by hand: y ↦ y (1 + h y), twice."""
+
+    def end(y: Any) -> Any:
+        return odeint(lambda t, y: y**2, y, [0.0, 0.5, 1.0], method="euler")[-1].sum()
+
+    fast = wg.compile(wg.func.grad(end), fullgraph=True)
+    for value in (0.1, -0.7):
+        middle = value * (1 + 0.5 * value)
+        assert fast(times(value)).item() == pytest.approx((1 + 2 * 0.5 * value) * (1 + 2 * 0.5 * middle), rel=1e-14)
+    for start, step in ((1e200, 0), (1e150, 0.5)):
+        with pytest.raises(RuntimeError, match=f"not finite after the step from t = {step:g} of size 0.5"):
+            fast(times(start))
+    assert fast(times(0.1)).item() == pytest.approx(1.1 * 1.105, rel=1e-14)

@@ -51,6 +51,7 @@ def _steps(count: int, reverse: bool) -> Iterator[tuple[int, int | None]]:
 
 
 def _body(entering: Any, weight: Any, hidden: Any, cell: Any, reverse: Any = False) -> tuple[Any, Any, Any]:
+    _check(*(tuple(t.shape) for t in (entering, weight, hidden, cell)))
     across, found = ops.t(weight), {}
     for step, _ in _steps(entering.shape[0], reverse):
         i, f, g, o = ops.chunk(ops.addmm(entering[step], hidden, across), 4, 1)

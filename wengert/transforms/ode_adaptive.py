@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wengert.core.registry import ops
+from wengert.core.state import thread
 from wengert.transforms.local import concrete, constant
 from wengert.transforms.ode_steps import Rhs, Step, Tableau, combined, runge_kutta
 
@@ -82,11 +83,18 @@ def equal_steps(method: Tableau, rhs: Rhs, y: Any, times: list[float], control: 
         for i in range(count):
             t = start + i * h
             step = runge_kutta(method, rhs, t, y, (stop if i == count - 1 else start + (i + 1) * h) - t, slope)
-            if not np.isfinite(concrete(step.end)).all():
+            if not all_finite(step.end):
                 raise RuntimeError(f"odeint(): the solution is not finite after the step from t = {t:g} of size {h:.3g}; "
                                    "take smaller steps")  # fmt: skip
             yield step
             y, slope = step.end, step.slope_at_end
+
+
+def all_finite(tensor: Any) -> bool:
+    """Return whether all numbers of a tensor are finite: in a compiled function a decision, as an ``if`` on a tensor is."""
+    if thread.state.captures is None:
+        return bool(np.isfinite(concrete(tensor)).all())
+    return bool(concrete(ops.isfinite(constant(tensor)).all()).all())
 
 
 def adaptive_steps(method: Tableau, rhs: Rhs, y: Any, t: float, stop: float, control: Control) -> Iterator[Step]:
