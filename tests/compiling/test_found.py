@@ -538,3 +538,34 @@ def test_compiled_modules_are_copied_and_pickled() -> None:
     for other in (copy.deepcopy(run), pickle.loads(pickle.dumps(run))):
         assert other(x).item() == run(x).item()
         assert other.weight is not run.weight
+
+
+def test_a_kernel_that_reads_a_value_twice_computes_another_one_itself():
+    """The third derivative of a network: a kernel has one value as two inputs, and takes a part of an earlier kernel in."""
+
+    def losses(wrap):
+        wg.manual_seed(0)
+        sizes = ((2, 20), (20, 20), (20, 20), (20, 1))
+        layers = [(wg.nn.Parameter(wg.randn(i, o) / i**0.5), wg.nn.Parameter(wg.zeros(o))) for i, o in sizes]
+        parameters = [p for layer in layers for p in layer]
+        x, t = wg.rand(300, 1, requires_grad=True), wg.rand(300, 1, requires_grad=True)
+        optimizer = wg.optim.Adam(parameters, lr=1e-3)
+
+        def training():
+            optimizer.zero_grad()
+            u = wg.cat((x, t), 1)
+            for w, b in layers[:-1]:
+                u = wg.tanh(u @ w + b)
+            u = u @ layers[-1][0] + layers[-1][1]
+            u_x, u_t = wg.autograd.grad(u.sum(), (x, t), create_graph=True)
+            (u_xx,) = wg.autograd.grad(u_x.sum(), x, create_graph=True)
+            loss = (u_t + u * u_x - 0.01 * u_xx).square().mean()
+            loss.backward(inputs=parameters)
+            optimizer.step()
+            return loss
+
+        step = wrap(training)
+        return [step().item() for _ in range(4)]
+
+    compiled = losses(lambda f: wg.compile(f, fullgraph=True))
+    np.testing.assert_allclose(compiled, losses(lambda f: f), rtol=1e-5)

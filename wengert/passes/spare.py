@@ -103,7 +103,8 @@ def _take_in(node: Node, reader: Node, results: Collection[Value], nodes: list[N
     inner, old, body = node.op.body, reader.op.body, Graph()
     outer = dict(zip(inner.inputs, node.arguments, strict=True))
     names = {v.name for n in old.nodes for v in n.results} | {v.name for v in (*old.inputs, *old.constants)}
-    by_outer = {o: i for i, o in zip(old.inputs, reader.arguments, strict=True) if o not in results}
+    by_outer: dict[Value, Value] = {}  # a kernel may read a value twice, as two inputs, of which one is enough
+    same = {i: by_outer.setdefault(o, i) for i, o in zip(old.inputs, reader.arguments, strict=True) if o not in results}
     known: dict[Value, Value] = {}
 
     def renamed(value: Value, made: Node | None = None) -> Value:
@@ -127,9 +128,8 @@ def _take_in(node: Node, reader: Node, results: Collection[Value], nodes: list[N
         made.results = tuple(renamed(v, made) for v in one.results)
         known.update(zip(one.results, made.results, strict=True))
         body.nodes.append(made)
-    inside = {
-        i: known[inner.outputs[o.index]] for i, o in zip(old.inputs, reader.arguments, strict=True) if o in results
-    }
+    read = zip(old.inputs, reader.arguments, strict=True)
+    inside = same | {i: known[inner.outputs[o.index]] for i, o in read if o in results}
     for one in old.nodes:
         one.arguments = replaced(one.arguments, lambda v: inside.get(v, v))
     body.nodes += old.nodes
