@@ -82,7 +82,7 @@ def _work(jobs: "queue.SimpleQueue[Ahead[Any] | None]") -> None:
     idle = True
     while True:
         try:
-            job = jobs.get(timeout=1.0)
+            job = jobs.get(timeout=None if idle else 1.0)
         except queue.Empty:
             if not idle:  # there is a pause: what follows at once would have to read the pages again
                 relieve()
