@@ -120,7 +120,8 @@ def test_lbfgs_solves_a_quadratic() -> None:
         return loss
 
     assert o.step(closure).item() == 0.0  # the loss at the start
-    np.testing.assert_allclose(np.concatenate([x.tolist(), y.tolist()]), want, rtol=1e-5)
+    got = np.concatenate([x.tolist(), y.tolist()])
+    assert np.linalg.norm(got - want) < 1e-7 * np.linalg.norm(want)  # a loss that is flat to rounding says no more
     assert len(o.state[x]["old_dirs"]) <= 100
 
 
@@ -146,7 +147,7 @@ def test_lbfgs_keeps_as_much_history_as_it_is_told() -> None:
         (lambda: optim.Muon([parameter([[1.0]])], adjust_lr_fn="mine"), "got 'mine'"),
         (lambda: optim.Muon([parameter([[1.0]])], ns_steps=100), "from 0 to 99, got 100"),
         (lambda: optim.Adafactor([parameter([1.0])], d=0.5), "d must be at least 1, got 0.5"),
-        (lambda: optim.Adafactor([parameter([1.0])], beta2_decay=0.5), "beta2_decay"),
+        (lambda: optim.Adafactor([parameter([1.0])], beta2_decay=0.5), "beta2_decay must be at most 0, got 0.5"),
         (lambda: optim.LBFGS([parameter([1.0])], line_search_fn="armijo"), "got 'armijo'"),
         (lambda: optim.LBFGS([{"params": [parameter([1.0])]}, {"params": [parameter([1.0])]}]), "one parameter group"),
     ],

@@ -45,7 +45,7 @@ ALL = frozenset(
 ASKED = frozenset({"getattr", "hasattr"})  # which ask for attributes that may not be there
 UNNAMED = frozenset({"__new__", "__init__", "__repr__", "__str__", "__eq__", "__hash__", "__doc__", "__module__"})
 STEPS = frozenset({"step", "zero_grad"})  # of optimisers and schedulers, which say themselves what they depend on
-LOOKUPS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL"})
+LOOKUPS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "STORE_GLOBAL", "DELETE_GLOBAL"})
 WRAPPERS = (types.FunctionType, types.MethodType, functools.partial, property, classmethod, staticmethod)
 FUNCTIONS = (*WRAPPERS, functools.cached_property)
 

@@ -42,6 +42,7 @@ class _Whole(Optimizer):
             captures.guard(
                 lambda: (*map(id, group["params"]), *(group[n] for n in sorted(self.defaults) if n not in _FREE))
             )
+        found: dict[Any, Sequence[Any]] = {}
         for param in group["params"]:
             if captures is not None:
                 captures.touched(param)
@@ -52,8 +53,9 @@ class _Whole(Optimizer):
                 raise RuntimeError(f"{type(self).__name__} does not support complex parameters")
             if captures is not None and not self.state[param]:
                 captures.postpone(f"{type(self).__name__} makes its state in the first step")
-            found = rates() if captures is None else captures.hosted(rates, param.dtype.numpy)
-            self.change(param, grad, group, self.state[param], found)
+            if param.dtype not in found:
+                found[param.dtype] = rates() if captures is None else captures.hosted(rates, param.dtype.numpy)
+            self.change(param, grad, group, self.state[param], found[param.dtype])
 
     def change(self, param: Tensor, grad: Tensor, group: Group, state: dict[str, Any], rates: Sequence[Any]) -> None:
         """Change one parameter; ``rates`` are the learning rate, and the factor of decoupled weight decay."""
@@ -176,8 +178,10 @@ class Adafactor(_Whole):
         check_pair("Adafactor", "eps", (0.0 if eps[0] is None else eps[0], *eps[1:]))
         check_range(
             "Adafactor", lr=(lr, 0, None), d=(d, 1, None), weight_decay=(weight_decay, 0, None),
-            **{"eps[0]": (eps[0] or 0.0, 0, None), "eps[1]": (eps[1], 0, None), "-beta2_decay": (-beta2_decay, 0, None)},
+            **{"eps[0]": (0.0 if eps[0] is None else eps[0], 0, None), "eps[1]": (eps[1], 0, None)},
         )  # fmt: skip
+        if not beta2_decay <= 0:
+            raise ValueError(f"Adafactor: beta2_decay must be at most 0, got {beta2_decay}")
         super().__init__(params, {
             "lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay, "foreach": foreach,
             "maximize": maximize,
