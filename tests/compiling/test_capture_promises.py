@@ -4,7 +4,6 @@ Each case makes a function, the arguments of several calls, and a look at what t
 compiled with ``fullgraph=True``; results, gradients through them, ``.grad`` of arguments and what is left behind must agree.
 """
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,44 +11,29 @@ import numpy as np
 import pytest
 
 import wengert as wg
+from tests.compiling.promised import (
+    add_to,
+    agree,
+    arrays,
+    count,
+    cube,
+    drawn,
+    leaf,
+    linear,
+    log,
+    logged,
+    scaled,
+    weight,
+)
 from wengert import Tensor, func
-from wengert.codegen.cache import counters
-from wengert.core import registry
-from wengert.errors import CaptureError, MissingRuleError
-from wengert.library import custom_op
 
 F = wg.nn.functional
-BACKENDS = ("reference", "native")
 Case = tuple[Callable[..., Any], list[tuple[Any, ...]], Callable[[], Any]]
-
-
-def drawn(*shape: int, seed: int = 0, dtype: Any = np.float64) -> Any:
-    return wg.from_numpy(np.random.default_rng(seed).standard_normal(shape).astype(dtype))
-
-
-def leaf(*shape: int, seed: int = 0) -> Any:
-    return drawn(*shape, seed=seed).requires_grad_()
-
-
-def weight(*shape: int, seed: int = 9) -> Any:
-    return wg.nn.Parameter(drawn(*shape, seed=seed))
-
-
-def linear(rows: int, columns: int) -> Any:
-    layer = wg.nn.Linear(columns, rows).to(wg.float64)
-    with wg.no_grad():
-        layer.weight.copy_(drawn(rows, columns, seed=7))
-        layer.bias.copy_(drawn(rows, seed=8))
-    return layer
 
 
 def case(function: Callable[..., Any], *calls: tuple[Any, ...], seen: Callable[[], Any] = lambda: None) -> Case:
     """Return a case; a single call is made three times."""
     return function, list(calls) * (3 if len(calls) == 1 else 1), seen
-
-
-def arrays(value: Any) -> list[Any]:
-    return [np.array(v.detach().numpy()) if isinstance(v, Tensor) else v for v in wg.tree.leaves(value)]
 
 
 def observed(make: Callable[[], Case], backend: str | None) -> tuple[list[Any], Any]:
@@ -73,83 +57,12 @@ def observed(make: Callable[[], Case], backend: str | None) -> tuple[list[Any], 
     return found, run
 
 
-def agree(found: Any, want: Any) -> bool:
-    if isinstance(want, list | tuple):
-        return len(found) == len(want) and all(map(agree, found, want))
-    if isinstance(want, np.ndarray):
-        same = isinstance(found, np.ndarray) and found.shape == want.shape and found.dtype == want.dtype
-        return same and np.allclose(found, want, rtol=1e-10, atol=1e-12, equal_nan=True)
-    return type(found) is type(want) and bool(found == want)
-
-
-def count(run: Any) -> int:
-    return sum(len(programs) for programs in run.programs.values())
-
-
 def check(make: Callable[[], Case], backend: str, programs: int) -> None:
     want, _ = observed(make, None)
     found, run = observed(make, backend)
     for k, (got, expected) in enumerate(zip(found, want, strict=True)):
         assert agree(got, expected), f"observation {k}: {got} instead of {expected}"
     assert count(run) == programs
-
-
-# ---- custom operators
-
-
-@custom_op("promises::cube", mutates_args=())
-def cube(x: Tensor) -> Tensor:
-    return wg.from_numpy(np.asarray(x) ** 3)
-
-
-cube.register_fake(lambda x: wg.empty_like(x))
-cube.register_vmap(lambda info, dims, x: (cube(x), dims[0]))
-cube.register_autograd(
-    lambda ctx, g: 3 * ctx.saved_tensors[0] ** 2 * g,
-    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
-)
-
-
-@custom_op("promises::scaled", mutates_args=())
-def scaled(xs: list[Tensor], k: int, *, shift: float = 0.0) -> list[Tensor]:
-    return [wg.from_numpy(np.asarray(x) * k + shift) for x in xs]
-
-
-scaled.register_fake(lambda xs, k, *, shift=0.0: [wg.empty_like(x) for x in xs])
-scaled.register_autograd(
-    lambda ctx, gs: ([g * ctx.k for g in gs], None),
-    setup_context=lambda ctx, inputs, keyword_only_inputs, output: setattr(ctx, "k", inputs[1]),
-)
-
-
-@custom_op("promises::add_to", mutates_args={"total"})
-def add_to(total: Tensor, x: Tensor) -> Tensor:
-    np.asarray(total)[...] += np.asarray(x)
-    return total.sum()
-
-
-add_to.register_fake(lambda total, x: wg.empty((), dtype=total.dtype))
-
-logged: list[float] = []
-
-
-@custom_op("promises::log", mutates_args=())
-def log(x: Tensor) -> None:
-    logged.append(float(np.asarray(x).sum()))
-
-
-failing: list[bool] = []
-
-
-@custom_op("promises::fragile", mutates_args=())
-def fragile(x: Tensor) -> Tensor:
-    if failing:
-        raise ValueError("of the kernel")
-    return x.clone()
-
-
-fragile.register_fake(lambda x: wg.empty_like(x))
-fragile.register_autograd(lambda ctx, g: g * 1)
 
 
 def operator_writes() -> Case:
@@ -561,315 +474,3 @@ TRANSFORMS: dict[str, Callable[[Callable[..., Any]], Any]] = {
 def test_transforms_of_compiled_functions(name: str) -> None:
     run = wg.compile(cubes, fullgraph=True, backend="reference")
     assert agree(arrays(TRANSFORMS[name](run)), arrays(TRANSFORMS[name](cubes)))
-
-
-# ---- training
-
-
-def trained(backend: str | None, steps: int) -> tuple[list[Any], Any]:
-    """Return what a hundred steps with all the trimmings give, and the compiled step."""
-    wg.manual_seed(0)
-    model, average = (
-        wg.nn.Sequential(
-            wg.nn.Linear(6, 8, bias=False), wg.nn.BatchNorm1d(8), wg.nn.GELU(), wg.nn.Dropout(0.2), wg.nn.Linear(8, 3)
-        ).to(wg.float64)
-        for _ in range(2)
-    )  # fmt: skip
-    optimiser = wg.optim.AdamW(model.parameters(), lr=1e-2)
-    schedule = wg.optim.lr_scheduler.CosineAnnealingLR(optimiser, 50)
-    scale, good = wg.tensor(1024.0, dtype=wg.float64), wg.tensor(0)
-
-    def step(x: Any, y: Any, boost: Any) -> Any:
-        optimiser.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        (loss * scale * boost).backward()
-        with wg.no_grad():
-            for p in model.parameters():
-                p.grad.div_(scale)
-        norm = wg.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-        fine = wg.isfinite(norm)
-        if fine:
-            optimiser.step()
-        with wg.no_grad():
-            good.add_(1).mul_(fine)
-            grown = good >= 20
-            scale.mul_(wg.where(fine, wg.where(grown, 2.0, 1.0), 0.5))
-            good.mul_(grown.logical_not())
-            for a, b in zip(average.parameters(), model.parameters(), strict=True):
-                a.lerp_(b, 0.05)
-            for a, b in zip(average.buffers(), model.buffers(), strict=True):
-                a.copy_(b)
-        schedule.step()
-        return loss.detach(), norm
-
-    run = step if backend is None else wg.compile(step, fullgraph=True, backend=backend)
-    wg.manual_seed(5)
-    found: list[Any] = []
-    for k in range(steps):
-        x, y = drawn(12, 6, seed=k), wg.from_numpy(np.random.default_rng(k).integers(0, 3, 12))
-        boost = wg.tensor(float("inf") if k in (40, 41, 70) else 1.0, dtype=wg.float64)
-        found += [*arrays(run(x, y, boost)), schedule.get_last_lr()[0], scale.item()]
-    tensors = [*model.state_dict().values(), *average.state_dict().values()]
-    found += arrays([tensors, [dict(optimiser.state[p]) for p in model.parameters()]])
-    return found, run
-
-
-def test_a_hundred_training_steps() -> None:
-    """Scaled losses with steps left out, clipping, dropout, running statistics, a schedule, averaged parameters."""
-    want, _ = trained(None, 100)
-    found, run = trained("native", 100)
-    for got, expected in zip(found, want, strict=True):
-        np.testing.assert_allclose(got, expected, rtol=1e-8, atol=1e-10)
-    assert count(run) == 2
-    assert len(run.retraces) == 1
-    assert "was another" in run.retraces[0]
-
-
-def test_a_learning_rate_or_batch_size_makes_no_machine_code() -> None:
-    model = wg.nn.Sequential(wg.nn.Linear(6, 16), wg.nn.Tanh(), wg.nn.Linear(16, 3))
-    optimiser = wg.optim.AdamW(model.parameters(), lr=0.01)
-
-    def step(x: Any, y: Any) -> None:
-        optimiser.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        optimiser.step()
-
-    run, rates = wg.compile(step, fullgraph=True), []
-
-    def call(size: int, rate: float) -> None:
-        optimiser.param_groups[0]["lr"] = rate
-        before = model[0].weight.detach().clone()
-        run(drawn(size, 6, dtype=np.float32), wg.arange(size) % 3)
-        rates.append((model[0].weight - before).abs().max().item())
-
-    for rate in (0.01, 0.01, 0.01):
-        call(12, rate)
-    kernels = counters().compiled
-    call(12, 0.5)
-    assert count(run) == 1  # nothing was even captured
-    assert rates[-1] > 10 * rates[-2]
-    for size in (20, 7, 300):
-        call(size, 0.01)
-    assert count(run) == 4
-    assert counters().compiled == kernels
-
-
-# ---- what cannot be captured says so, and does no harm
-
-
-@custom_op("promises::shapeless", mutates_args=())
-def shapeless(x: Tensor) -> Tensor:
-    return wg.from_numpy(np.asarray(x) * 2)
-
-
-@custom_op("promises::liar", mutates_args=())
-def liar(x: Tensor) -> Tensor:
-    return x[:1].clone()
-
-
-liar.register_fake(lambda x: wg.empty_like(x))
-
-
-@custom_op("promises::sharer", mutates_args=())
-def sharer(x: Tensor) -> Tensor:
-    return x
-
-
-sharer.register_fake(lambda x: wg.empty_like(x))
-
-for declared in [name for name in registry.operators() if name.startswith("promises::")]:
-    registry.withdraw(declared)  # other tests ask something of every operator there is
-
-REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
-    "no shape rule": (shapeless, CaptureError, "no shape rule .register_fake"),
-    "another shape": (lambda x: liar(x) * 1, RuntimeError, r"gave float64\[1\] .* says float64\[100\]"),
-    "an argument as result": (lambda x: sharer(x) * 1, RuntimeError, "shares memory with an argument"),
-    "shared and changed": (lambda x: add_to(x[:2], x[1:3]), CaptureError, "add_to, which changes an argument that shares"),
-    "no derivative": (lambda x: sharer(x * weight(100)), MissingRuleError, "sharer has no derivative"),
-    "numpy()": (lambda x: np.sort(x.numpy()), CaptureError, r"cond\(\) or while_loop\(\).*test_capture_promises.py:\d+"),
-    "a mask": (lambda x: x[x > 0], CaptureError, r"masked_select\(\) needs the values.*test_capture_promises.py:\d+"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused(name: str) -> None:
-    function, error, message = REFUSED[name]
-    with pytest.raises(error, match=message):
-        wg.compile(function, fullgraph=True, backend="reference")(drawn(100))
-
-
-def test_a_history_from_outside_is_not_walked() -> None:
-    w = weight(3)
-    calls = {"grad": lambda y: wg.autograd.grad(y.sum(), w)[0], "backward": lambda y: y.sum().backward()}
-    for name, call in calls.items():
-        with pytest.raises(CaptureError, match="walks back through what was computed before"):
-            wg.compile(call, fullgraph=True, backend="reference")(w * 2)
-        run = wg.compile(call, backend="reference")
-        with pytest.warns(RuntimeWarning, match="walks back"):
-            run(w * 2)
-        for k in (3.0, 4.0):
-            w.grad = None
-            found = run(w * k) if name == "grad" else (run(w * k), w.grad)[1]
-            assert found.tolist() == [k] * 3
-
-
-def test_without_fullgraph_one_warning_names_the_line() -> None:
-    def run(x: Any) -> Any:
-        return shapeless(x) + wg.from_numpy(np.sort(x.numpy()))
-
-    step = wg.compile(run)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for seed in range(3):
-            x = drawn(100, seed=seed)
-            assert agree(arrays(step(x)), arrays(run(x)))
-    assert len(caught) == 1
-    assert "no shape rule" in str(caught[0].message)
-    assert "test_capture_promises.py:" in str(caught[0].message)
-
-
-def test_lists_and_dictionaries_that_are_changed() -> None:
-    def extend(x: Any, found: Any) -> Any:
-        found["y"] = x * 2
-        return found["y"] + 1
-
-    with pytest.raises(CaptureError, match="changes a list or dictionary that it is given"):
-        wg.compile(extend, fullgraph=True)(drawn(2), {})
-    run = wg.compile(extend)
-    first: dict[str, Any] = {}
-    second: dict[str, Any] = {}
-    with pytest.warns(RuntimeWarning, match="changes a list or dictionary"):
-        run(wg.ones(2), first)
-    run(wg.ones(2) * 2, second)
-    assert [d["y"].tolist() for d in (first, second)] == [[2, 2], [4, 4]]  # those of the caller
-
-
-def test_a_scheduler_that_looks_at_the_loss_is_refused() -> None:
-    optimiser = wg.optim.SGD([weight(2)], lr=0.1)
-    schedule = wg.optim.lr_scheduler.ReduceLROnPlateau(optimiser)
-    with pytest.raises(CaptureError, match=r"a scheduler's step\(\) that is given a tensor"):
-        wg.compile(lambda x: schedule.step(x.sum()), fullgraph=True)(drawn(2))
-
-
-def test_a_kernel_that_raises_leaves_everything_as_it_was() -> None:
-    for backend in BACKENDS:
-        p, total = weight(3), wg.zeros(3, dtype=wg.float64)
-        optimiser = wg.optim.Adam([p], lr=0.1)
-        schedule = wg.optim.lr_scheduler.StepLR(optimiser, 2, 0.5)
-
-        def step(x: Any, p: Any = p, total: Any = total, optimiser: Any = optimiser, schedule: Any = schedule) -> None:
-            total.add_(1)
-            optimiser.zero_grad()
-            fragile(p * x).sum().backward()
-            optimiser.step()
-            schedule.step()
-
-        def state(p: Any = p, total: Any = total, optimiser: Any = optimiser, schedule: Any = schedule) -> list[Any]:
-            return arrays([p, p.grad, total, optimiser.state[p], schedule.last_epoch])
-
-        run = wg.compile(step, fullgraph=True, backend=backend)
-        for _ in range(3):
-            run(drawn(3))
-        before = state()
-        failing.append(True)
-        try:
-            with pytest.raises(ValueError, match="of the kernel"):
-                run(drawn(3))
-        finally:
-            failing.clear()
-        assert agree(state(), before)
-        run(drawn(3))
-        assert not agree(state(), before)
-
-
-# ---- what modules and hooks refer to
-
-FACTOR = 2.0
-
-
-class Settings:
-    def __init__(self) -> None:
-        self.power = 2
-
-
-class Surrounded(wg.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.table, self.sizes, self.settings, self.array = {"k": 2.0}, [1.0], Settings(), np.ones(2)
-
-    def forward(self, x: Any) -> Any:
-        y = x * FACTOR * self.table["k"] * self.sizes[0] + wg.from_numpy(self.array)
-        return y**self.settings.power
-
-
-def test_what_a_module_reads_may_change() -> None:
-    global FACTOR
-    module = Surrounded()
-    run, x = wg.compile(module, fullgraph=True, backend="reference"), drawn(2)
-    try:
-        for k in range(6):
-            assert agree(arrays(run(x)), arrays(module(x)))
-            assert count(run.compiled) == k + 1
-            if k == 0:
-                FACTOR = 3.0
-            elif k == 1:
-                module.table["k"] = 3.0
-            elif k == 2:
-                module.sizes[0] = 4.0
-            elif k == 3:
-                module.settings.power = 3
-            else:
-                module.array[0] = 5.0
-                module.array[1] = k
-    finally:
-        FACTOR = 2.0
-
-
-def test_hooks_on_all_modules_that_come_and_go() -> None:
-    layer, x = linear(2, 3), drawn(3)
-    run = wg.compile(layer, fullgraph=True, backend="reference")
-    plain = run(x)
-    handle = wg.nn.hooks.register_module_forward_hook(lambda module, args, out: out + 100)
-    try:
-        assert agree(arrays(run(x)), arrays(plain + 100))
-    finally:
-        handle.remove()
-    assert agree(arrays(run(x)), arrays(plain))
-
-
-def test_hooks_that_are_left_behind_are_refused() -> None:
-    p = weight(3)
-
-    def run(x: Any) -> Any:
-        p.register_hook(lambda g: g * 2)
-        return (p * x).sum()
-
-    with pytest.raises(CaptureError, match="leaves a hook on a tensor from outside"):
-        wg.compile(run, fullgraph=True, backend="reference")(drawn(3))
-    step, grads = wg.compile(run), []
-    with pytest.warns(RuntimeWarning, match="leaves a hook"):
-        step(wg.ones(3, dtype=wg.float64))
-    for _ in range(2):
-        p.grad = None
-        step(wg.ones(3, dtype=wg.float64)).backward()
-        grads.append(p.grad.tolist())
-    assert grads == [[4.0] * 3, [8.0] * 3]
-
-
-def test_hooks_that_keep_something_are_run_as_they_are() -> None:
-    layer, p, x = linear(2, 3), weight(3), drawn(3)
-    outputs: list[Any] = []
-    gradients: list[Any] = []
-    layer.register_forward_hook(lambda module, args, out: outputs.append(out.detach()))
-    p.register_hook(lambda g: gradients.append(g))
-    calls = {"hook": lambda x: layer(x), "gradient": lambda x: (p * x).sum().backward()}
-    for name, kept in (("hook", outputs), ("gradient", gradients)):
-        run = wg.compile(calls[name])
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            for _ in range(12):
-                run(x)
-        assert len(kept) == 12
-        assert all(type(t._payload) is np.ndarray for t in kept)
-        assert len(caught) == 1
-        assert "keeps a tensor" in str(caught[0].message)
