@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import wengert as wg
+from tests import variants
 from wengert import func, nn
 from wengert.autograd import Function, gradcheck
 from wengert.autograd.graph import save_on_disk
@@ -206,3 +207,7 @@ def test_a_backward_hook_that_asks_for_values_runs_with_the_function_as_it_is() 
         y = compiled(leaf(0.0, 0.0))
     y.backward(wg.tensor([3.0, 4.0], dtype=wg.float64))
     np.testing.assert_allclose(seen, [5.0])
+
+
+def test_what_is_left_out_exists() -> None:
+    assert variants.unknown() == []

@@ -3,7 +3,6 @@
 import gc
 import os
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -116,33 +115,3 @@ def test_what_is_in_use_stays_when_the_rest_goes_back() -> None:
     wg.cpu.empty_cache()
     assert held()["allocated_bytes.all.current"] == allocated
     assert (view == 3).all()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_child_counts_and_gives_back_on_its_own() -> None:
-    x = pool.empty(8 * MIB, np.uint8)
-    x[:] = 5
-    pool.empty(4 * MIB, np.uint8)
-    gc.collect()  # so that the child finds nothing to give back but these
-    before = held()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12: there are threads
-        child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            gc.disable()
-            start = held()
-            same = start["allocated_bytes.all.current"] >= 8 * MIB and start["cached_bytes"] >= 4 * MIB
-            wg.cpu.empty_cache()
-            y = pool.empty(2 * MIB, np.uint8)
-            y[:] = 9
-            x[:] = 6
-            grown = held()["allocated_bytes.all.current"] - start["allocated_bytes.all.current"]
-            code = 0 if same and grown == 2 * MIB and held()["cached_bytes"] == 0 else 2
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert held() == before
-    assert (x == 5).all()

@@ -154,6 +154,31 @@ def test_the_limit_of_the_environment() -> None:
     assert "the limit is 2.00 MiB" in seen
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_child_counts_and_gives_back_on_its_own() -> None:
+    """In a process without compiled functions, whose programs a child gives back at once."""
+    seen = python(
+        "import os\n"
+        "import numpy as np\n"
+        "import wengert as wg\n"
+        "from wengert.runtime import pool\n"
+        "x = pool.empty(8 << 20, np.uint8); x[:] = 5\n"
+        "pool.empty(4 << 20, np.uint8)\n"
+        "before = wg.cpu.memory_stats()\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    same = wg.cpu.memory_stats() == before\n"
+        "    wg.cpu.empty_cache()\n"
+        "    y = pool.empty(2 << 20, np.uint8); y[:] = 9; x[:] = 6\n"
+        "    now = wg.cpu.memory_stats()\n"
+        "    grown = now['allocated_bytes.all.current'] - before['allocated_bytes.all.current']\n"
+        "    os._exit(0 if same and grown == 2 << 20 and now['cached_bytes'] == 0 else 2)\n"
+        "_, status = os.waitpid(child, 0)\n"
+        "print(status, wg.cpu.memory_stats() == before, (x == 5).all())\n",
+    )
+    assert seen.split() == ["0", "True", "True"]
+
+
 def test_debugging_poisons_memory_and_finds_writes_past_the_end() -> None:
     seen = python(
         "import ctypes\n"

@@ -8,14 +8,20 @@ from wengert.testing.mutation import notices, run
 from wengert.testing.opcheck import opcheck
 
 KINDS = {"vjp", "jvp", "batch", "spec", "kernel", "view", "inplace"}
-SIZE = 240
+SIZE = 400
 
 
 def test_nearly_every_damage_is_noticed():
     report = run(count=SIZE, baseline=False)
     assert report.share >= 0.98, str(report)
     assert report.caught.total() + len(report.survivors) + len(report.idle) == SIZE
-    assert KINDS - {"view"} <= set(report.caught) <= KINDS  # damaged views are few
+    assert set(report.caught) | {"view"} == KINDS  # damaged views are too few to be in every part of this size
+
+
+def test_every_damaged_view_is_noticed():
+    damaged = [m for op in operators().values() for m in mutations(op) if m.kind == "view"]
+    assert len(damaged) >= 18
+    assert [m.op.name for m in damaged if notices(m)[0] is None] == []
 
 
 @pytest.mark.parametrize("name", ["mul", "tanh", "matmul", "permute", "lu_packed", "cumsum"])
