@@ -5,13 +5,14 @@ and written apart. A call says neither by itself: ``f(x, y)``, ``f(x, x.detach()
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from wengert.compiling.sources import Held, Source
+from wengert.compiling.straight import Names
 
 __all__ = ["Apart"]
 
@@ -63,6 +64,19 @@ class Apart:
             return True
         places = list(map(_place, arrays))
         return not any(map(ranges.meet, places)) and not self._meet(places)
+
+    def conditions(self, name: Names) -> Iterator[str]:
+        """Yield, as Python, what :meth:`holds` asks; what arrays of their own lie in is apart, at a glance."""
+        asked, ranges = f"{name(self.holds)}(leaves)", self._ranges
+        if ranges is None or self._each or self._targets or 0 in ranges.owners:
+            yield asked
+        elif self._coming:
+            parts = [
+                f"(array := {source.text(name)}._payload).base is None and array.flags.owndata "
+                f"and {name(id)}(array) not in {name(ranges.owners)}"
+                for source in self._coming
+            ]
+            yield f"({' and '.join(parts)} or {asked})"
 
     def _look(self) -> "_Ranges | None":
         """Return where the tensors that the function holds lie; None if one that is written lies in another one."""

@@ -231,7 +231,8 @@ def _guards(program: Program, leaves: Sequence[Any]) -> Iterator[str]:
     told = Counter(f"{source!r} keeps shape, layout, dtype and requires_grad" for source, _ in guards.forms)
     told.update(f".grad of {source!r} is {'there' if present else 'None'}" for source, present in guards.grads)
     around = () if guards.surroundings is None else guards.surroundings.named()
-    asked = [*(name for _, _, name in guards.questions), *around, *(name for _, _, name in guards.modules)]
+    looks = dict.fromkeys(name for look in guards.looks for name in look.names())
+    asked = [*looks, *(name for _, _, name in guards.questions), *around, *(name for _, _, name in guards.modules)]
     told.update(f"{name} is unchanged" for name in asked)
     for sentence, number in told.items():
         yield f"{sentence} ({number} of these)" if number > 1 else sentence

@@ -5,15 +5,13 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
 from wengert import tree
 from wengert.compiling.decisions import Different, rewound_unless_done, same
+from wengert.compiling.forms import key_of, recogniser
 from wengert.compiling.program import Program, capture
-from wengert.compiling.sources import form_of
-from wengert.compiling.surroundings import PLAIN, told
 from wengert.compiling.verify import verified
 from wengert.core.interpret import Payload
 from wengert.core.place import Place, describe, raised_at, stacklevel
@@ -23,13 +21,13 @@ from wengert.errors import CaptureError, TransformError
 from wengert.graph.refusals import NeedsValues, NotYet
 from wengert.runtime.budget import Budget
 from wengert.runtime.policies import Policy
-from wengert.settings import settings
 
 __all__ = ["Compiled", "reason"]
 
 
 FORMS, PROGRAMS = 256, 32  # that are kept: of arguments, and for each of them
 POSTPONED = 8  # times in a row that it is run as it is, to be captured the next time
+_TENSORS = {Tensor}
 ANEW = 32  # calls in a row for each of which it is captured, past which it is run as it is
 WAYS = 16  # through a function for one form of arguments, past which it is run as it is
 
@@ -55,7 +53,8 @@ class Compiled:
         self.retraces: list[str] = []
         self.fallback = ""
         self._given_up, self._postponed, self._anew = False, 0, 0
-        self._latest: tuple[Any, list[Program]] = (None, [])
+        self._latest: tuple[Any, Any, list[Program]] = (None, None, [])  # the key, the structure, and the programs
+        self._alike: Callable[[Sequence[Any]], bool] | None = None  # whether other arguments have the latest key
         self._plain: dict[int, Any] = {}
         self._lock, self._running = threading.RLock(), False
         _functions.add(self)
@@ -73,7 +72,7 @@ class Compiled:
 
     def _flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Sequence[Any], Any]:
         """Return the leaves of the arguments, and their structure, which for tensors alone is known by their number."""
-        if not kwargs and all(type(a) is Tensor for a in args):
+        if not kwargs and set(map(type, args)) <= _TENSORS:
             structure = self._plain.get(len(args))
             if structure is None:
                 structure = self._plain[len(args)] = tree.structure((args, kwargs))
@@ -84,26 +83,33 @@ class Compiled:
         if thread.state.levels or self._given_up:
             return self.function(*args, **kwargs)
         with self._lock:  # the memory of a program is for one call at a time
-            if not self._running:
-                self._running = True
+            if self._running:  # called by what it calls
+                return self.function(*args, **kwargs)
+            self._running = True
+            try:
                 try:
-                    with suppress(AsItIs):
-                        return self._called(args, kwargs)
-                    return self.function(*args, **kwargs)
-                finally:
-                    self._running = False
-        return self.function(*args, **kwargs)  # called by what it calls
+                    return self._called(args, kwargs)
+                except AsItIs:
+                    pass
+                return self.function(*args, **kwargs)
+            finally:
+                self._running = False
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not kwargs and (alike := self._alike) is not None and alike(args):
+            return self._among(args, *self._latest)
         leaves, structure = self._flat(args, kwargs)
-        key = _key(leaves, structure)
-        if key == self._latest[0]:
-            known = self._latest[1]
-        else:
+        key = key_of(leaves, structure)
+        if key != self._latest[0]:
             if any(isinstance(leaf, Tensor) and isinstance(leaf._payload, Payload) for leaf in leaves):
                 raise AsItIs
-            known = self.programs.setdefault(key, [])
-            self._latest = key, known
+            self._latest, self._alike = (key, structure, self.programs.setdefault(key, [])), None
+        elif self._alike is None and leaves is args:
+            self._alike = recogniser(args)
+        return self._among(leaves, *self._latest)
+
+    def _among(self, leaves: Sequence[Any], key: Any, structure: Any, known: list[Program]) -> Any:
+        """Run that of the programs for one form of arguments that is right, or a new one."""
         why = ""
         for program in known:
             broken = program.guards.broken(leaves)
@@ -134,7 +140,7 @@ class Compiled:
     def known(self, leaves: Sequence[Any], structure: Any) -> list[Program]:
         """Return the programs that a call with these arguments may run, the latest first: one for each way."""
         with self._lock:
-            programs = self.programs.get(_key(leaves, structure), [])
+            programs = self.programs.get(key_of(leaves, structure), [])
             return [program for program in programs if program.guards.broken(leaves) is None]
 
     def _run(self, key: Any, program: Program, leaves: Sequence[Any], structure: Any) -> Any:
@@ -204,7 +210,7 @@ class Compiled:
         if why:
             self.retraces.append(why)
         known = self.programs[key] = self.programs.pop(key, [])  # the latest is the last to go
-        self._latest = key, known
+        self._latest = key, structure, known
         known.insert(0, program)
         del known[PROGRAMS:]
         while len(self.programs) > FORMS:
@@ -238,7 +244,7 @@ def _begin_anew() -> None:
     for one in list(_functions):
         one._lock, one._running = threading.RLock(), False
         one.programs.clear()
-        one._latest = None, []
+        one._latest, one._alike = (None, None, []), None
 
 
 if hasattr(os, "register_at_fork"):
@@ -254,22 +260,3 @@ def reason(error: Exception) -> str:
     """Return why a function could not be captured, with the line."""
     place = None if isinstance(error, NeedsValues) else raised_at(error)
     return str(error) if place is None else f"{error} (at {describe(place)})"
-
-
-def _key(leaves: Sequence[Any], structure: Any) -> tuple[Any, ...]:
-    """Return what tells the calls apart that have programs of their own."""
-    state = thread.state
-    casting = None if state.casting is None else state.casting.form
-    return structure, _forms(leaves), state.grad, state.inference, casting, settings.default_dtype
-
-
-def _forms(leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """Return what of the arguments a program is made for: forms of tensors, which are the same, and other values."""
-    seen: dict[int, int] = {}
-    found: list[Any] = []
-    for i, leaf in enumerate(leaves):
-        if isinstance(leaf, Tensor):
-            found.append((seen.setdefault(id(leaf), i), form_of(leaf)))
-        else:
-            found.append(told(leaf) if isinstance(leaf, PLAIN) else id(leaf))
-    return tuple(found)

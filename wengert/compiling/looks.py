@@ -15,11 +15,12 @@ import numpy as np
 
 __all__ = [
     "CONTAINERS", "EMPTY", "PLAIN", "Attributes", "Cells", "Content", "Items", "Look", "Members", "Memory", "alike",
-    "content", "told",
+    "content", "look_at", "told",
 ]  # fmt: skip
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None), np.generic)
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+LONGEST = 1000  # items of a list that are compared one by one, written out
 DEEPEST = 32  # nesting to which containers are compared by what they hold
 EMPTY = object()
 _EMPTIES = repeat(EMPTY)
@@ -67,6 +68,10 @@ class Look:
         now, before = self.read(), self.before
         return len(now) == len(before) and all(map(is_, now, before))
 
+    def conditions(self, name: Callable[[Any], str]) -> Iterable[str]:
+        """Yield, as Python, what :meth:`holds` asks; ``name`` gives objects their names there."""
+        yield f"{name(self.holds)}()"
+
     def changed(self) -> str | None:
         """Return the name of the first thing that is another one; None if all are alike."""
         now, before = self.read(), self.before
@@ -104,7 +109,7 @@ class Attributes(Look):
     """
 
     def __init__(self, owner: Any, form: str, place: "Items", whole: dict[str, Any] | None = None) -> None:
-        self.owner, self.form, self._get, self._put = owner, form, place.get, place.put
+        self.owner, self.form, self._place, self._get, self._put = owner, form, place, place.get, place.put
         self.keys: list[str] = []
         self.before = []
         self._now = place.getting(self.keys)
@@ -125,6 +130,10 @@ class Attributes(Look):
             return all(map(is_, self._now(), self.before))
         except ValueError:  # of a variable of a closure that was deleted
             return False
+
+    def conditions(self, name: Callable[[Any], str]) -> Iterable[str]:
+        for key, before in zip(self.keys, self.before, strict=True):
+            yield f"{self._place.getting_of(key, name)} is {name(before)}"
 
     def read(self) -> list[Any]:
         return [self._get(key, EMPTY) for key in self.keys]
@@ -172,6 +181,7 @@ class Content(Look):
         self, called: str, read: Callable[[], Sequence[Any]], put: Callable[[Sequence[Any]], Any] = lambda items: None
     ) -> None:
         self.called, self._read, self._put = called, read, put
+        self.container: Any = None
         self.before = read()
 
     def read(self) -> Sequence[Any]:
@@ -191,8 +201,32 @@ class Content(Look):
     def of(cls, called: str, container: Any) -> "Content":
         """Return a look at the items of a container that can be changed."""
         if isinstance(container, dict):
-            return cls(called, partial(_pairs, container), partial(_put_pairs, container))
-        return cls(called, partial(list, container), partial(_put_items, container))
+            found = cls(called, partial(_pairs, container), partial(_put_pairs, container))
+        else:
+            found = cls(called, partial(list, container), partial(_put_items, container))
+        found.container = container
+        return found
+
+    def conditions(self, name: Callable[[Any], str]) -> Iterable[str]:
+        container, count = self.container, len(self.before)
+        if type(container) not in (list, dict) or count > LONGEST:
+            yield from super().conditions(name)
+        elif type(container) is list:
+            yield f"len({name(container)}) == {count}"
+            yield from (f"{name(container)}[{k}] is {name(value)}" for k, value in enumerate(self.before))
+        else:
+            yield f"len({name(container)}) == {count // 2}"
+            pairs = zip(self.before[: count // 2], self.before[count // 2 :], strict=True)
+            yield from (f"{name(container)}.get({name(k)}, {name(EMPTY)}) is {name(value)}" for k, value in pairs)
+
+
+def look_at(called: str, container: Any, names: Sequence[Any] | None = None) -> Look:
+    """Return a look at all items of a container, or at what a dictionary has under some names."""
+    if names is None:
+        return Content.of(called, container)
+    look = Attributes(container, called, Items(container))
+    look.extend(names)
+    return look
 
 
 class Memory(Look):
@@ -231,6 +265,10 @@ class Items:
     def __init__(self, space: dict[str, Any]) -> None:
         self.get, self.put = space.get, space.__setitem__
 
+    def getting_of(self, key: Any, name: Callable[[Any], str]) -> str:
+        """Return, as Python, what gets the value of one name."""
+        return f"{name(self.get)}({name(key)}, {name(EMPTY)})"
+
     def getting(self, keys: Sequence[str]) -> Callable[[], Iterable[Any]]:
         """Return a function that gets the values of names, quickly."""
         return partial(map, self.get, keys, _EMPTIES)
@@ -254,6 +292,9 @@ class Cells(Items):
 
     def getting(self, keys: Sequence[str]) -> Callable[[], Iterable[Any]]:
         return partial(map, attrgetter("cell_contents"), list(self._cells.values()))  # all of them are looked at
+
+    def getting_of(self, key: Any, name: Callable[[Any], str]) -> str:
+        return f"{name(self._cells[key])}.cell_contents"
 
 
 def content(cell: Any) -> Any:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from math import inf
 from operator import is_
 from typing import Any
 
@@ -12,17 +11,18 @@ from wengert import tree
 from wengert.array.device import devices, placed, unplaced
 from wengert.compiling.apart import Apart
 from wengert.compiling.decisions import Decision, Different, check_way, decide, generators_of, same
+from wengert.compiling.looks import look_at
 from wengert.compiling.outward import Outward, outward
 from wengert.compiling.phases import Phases
-from wengert.compiling.results import Result, check_rate, returned_gradients, share_memory
+from wengert.compiling.results import Result, check_rate, finishing, returned_gradients, share_memory
 from wengert.compiling.sources import Argument, Gradient, Guards, Held, Source, form_of
+from wengert.compiling.straight import Names, procedure
 from wengert.compiling.surroundings import PLAIN, Surroundings, is_lasting
 from wengert.core.casting import afresh
 from wengert.core.interpret import entered
 from wengert.core.node import Leaf, OpNode, Output
-from wengert.core.place import here
 from wengert.core.state import thread
-from wengert.core.tensor import Tensor, alias, from_array, node_of, replay, version_of
+from wengert.core.tensor import Tensor, alias, from_array, node_of, replay
 from wengert.errors import TransformError
 from wengert.graph.capture import Capture
 from wengert.graph.control import let_run
@@ -94,7 +94,7 @@ class Program:
         self._held: list[Any] = []  # their arrays
         self._coming: list[tuple[int, Source]] = []
         self._replaced: list[Source] = []
-        self._written: list[tuple[Any, Source, int]] = []  # held tensors, and the writes
+        self._finish: Callable[..., Any] | None = None
 
     @property
     def acts(self) -> bool:
@@ -158,6 +158,7 @@ class Program:
                 self._held = self._held_arrays()
                 if self.plan is not None and not self.plan.fits(self._held):
                     self._build()
+                    self._finish = None
         arrays = self._held.copy()
         for place, source in self._coming:
             arrays[place] = source.tensor(leaves)._payload
@@ -200,7 +201,6 @@ class Program:
         self._coming = [
             (k, source) for k, source in enumerate(self.sources) if source is not None and not isinstance(source, Held)
         ]
-        self._written = [(s.held if isinstance(s, Held) else None, s, position) for s, position in self.writes]
         self._replaced = self._replaced_gradients()
         self._payloads = self._held_payloads()
         self._held = self._held_arrays()
@@ -265,18 +265,12 @@ class Program:
 
     def finish(self, found: Sequence[Any], leaves: Sequence[Any], recorded: dict[int, Any]) -> Any:
         """Write what is to be written, and return what the function returns."""
-        if self.writes:  # of any number, the last is the only one that is remembered
-            note = ((inf, "a compiled function", here(1)),)
-            for held, source, position in self._written:
-                tensor = source.tensor(leaves) if held is None else held
-                array = found[position]
-                if array is not tensor._payload:
-                    np.copyto(tensor._payload, array)
-                cell = tensor._cell or version_of(tensor)
-                cell.count += 1
-                cell.writes = note
-        for source, given in self.gradients:
-            source.tensor(leaves)._grad = None if given is None else from_array(found[given])
+        if self._finish is None:
+            names = Names()
+            self._finish = procedure("found, leaves, recorded", finishing(self, self._returned, names), names)
+        return self._finish(found, leaves, recorded)
+
+    def _returned(self, found: Sequence[Any], leaves: Sequence[Any], recorded: dict[int, Any]) -> Any:
         made: dict[Result, Any] = {}
         for result in self.results:
             if result not in made:
@@ -408,6 +402,7 @@ def _program(level: Capture, leaves: Sequence[Any], returned: Any) -> Program:
         finder.source(t).key for t, before, _ in level.grads.values() if before is not None and before._node is not None
     )
     guards.questions = [(ask, answer, "an option of an optimiser") for ask, answer in level.guards]
+    guards.looks = [look_at("the state or an option of an optimiser", *kept) for kept in level.containers]
     guards.modules = level.modules.questions
     if devices.several:
         program.devices, found_at = level.devices, placements(graph, level.devices)

@@ -1,11 +1,13 @@
 """Where the inputs of a graph are found at a call, and what must still hold for the graph to be right."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from wengert.array.device import devices, index_of
+from wengert.compiling.looks import Look
+from wengert.compiling.straight import Names, conjunction
 from wengert.compiling.surroundings import Surroundings
 from wengert.core.structure import structure
 
@@ -29,6 +31,10 @@ class Argument:
         """Return the tensor."""
         return leaves[self.index]
 
+    def text(self, name: Names) -> str:
+        """Return, as Python, what finds the tensor among ``leaves``."""
+        return f"leaves[{self.index}]"
+
     def __repr__(self) -> str:
         return f"argument {self.index}"
 
@@ -50,6 +56,10 @@ class Held:
         """Return the tensor."""
         return self.held
 
+    def text(self, name: Names) -> str:
+        """Return, as Python, what the tensor is called."""
+        return name(self.held)
+
     def __repr__(self) -> str:
         return f"captured {self.held.dtype.name}{list(self.held.shape)}"
 
@@ -70,6 +80,10 @@ class Gradient:
     def tensor(self, leaves: Sequence[Any]) -> Any:
         """Return the tensor."""
         return self.of.tensor(leaves)._grad
+
+    def text(self, name: Names) -> str:
+        """Return, as Python, what finds the tensor among ``leaves``."""
+        return f"{self.of.text(name)}._grad"
 
     def __repr__(self) -> str:
         return f"gradient of {self.of!r}"
@@ -103,8 +117,8 @@ class Guards:
 
     Attributes:
         forms: of the tensors that the function holds itself. grads: sources and whether they had a gradient; histories: the
-            keys of those whose gradient had a history. questions: to
-            Python objects, with answers. modules: snapshots, asked only if any module of the process has changed.
+            keys of those whose gradient had a history. looks: at what an optimiser goes by. questions: to Python objects, with
+            answers. modules: snapshots, asked only if any module of the process has changed.
         surroundings: what the function reads besides its arguments.
         moved: how often a tensor that the function holds got other memory. apart: says whether the tensors lie where they may.
     """
@@ -113,6 +127,7 @@ class Guards:
         self.forms: list[tuple[Held, tuple[Any, ...]]] = []
         self.grads: list[tuple[Source, bool]] = []
         self.histories: frozenset[Any] = frozenset()
+        self.looks: list[Look] = []
         self.questions: list[tuple[Callable[[], Any], Any, str]] = []
         self.modules: list[tuple[Callable[[], Any], Any, str]] = []
         self.surroundings: Surroundings | None = None
@@ -120,9 +135,49 @@ class Guards:
         self.apart: Any = None
         self._changes = structure.changes
         self._seen: list[tuple[Any, Any, Any, tuple[Any, ...]]] = []
+        self._refreshed = 0
+        self._straight: Callable[[Sequence[Any]], bool] | None = None  # whether all is as it was at the last look
 
     def broken(self, leaves: Sequence[Any]) -> str | None:
         """Return the first thing that no longer holds, in words; None if all does."""
+        if (straight := self._straight) is not None:
+            try:
+                if straight(leaves):
+                    return None
+            except ValueError:  # of a variable of a closure that was deleted
+                pass
+            self._straight = None
+            return self._looked(leaves)
+        before, found = self._anew(), self._looked(leaves)
+        if found is None and self._anew() == before:  # the very same objects, as most likely at the next call
+            names = Names()
+            self._straight = conjunction(self._conditions(names), names)
+        return found
+
+    def _anew(self) -> int:
+        """How often another object was found where one was, though nothing that counts had changed."""
+        return self.moved + self._refreshed + (0 if self.surroundings is None else self.surroundings.compared)
+
+    def _conditions(self, name: Names) -> Iterator[str]:
+        """Yield, as Python, what the last look was at, and found."""
+        for source, present in self.grads:
+            gradient = f"{source.text(name)}._grad"
+            yield f"{gradient} is {'not None' if present else 'None'}"
+            if present and source.key not in self.histories:
+                yield f"{gradient}._node is None"
+        for tensor, array, node, hooks in self._seen:
+            yield f"{name(tensor)}._payload is {name(array)}"
+            yield f"{name(tensor)}._node is {name(node)}"
+            if node is not None:
+                yield f"({name(node)}.extra is None or {name(_hooks)}({name(node)}) == {name(hooks)})"
+        if self.apart is not None:
+            yield from self.apart.conditions(name)
+        for look in (*self.looks, *(() if self.surroundings is None else self.surroundings.looks)):
+            yield from look.conditions(name)
+        yield from (f"{name(ask)}() == {name(answer)}" for ask, answer, _ in self.questions)
+        yield f"{name(structure)}.changes == {self._changes}"
+
+    def _looked(self, leaves: Sequence[Any]) -> str | None:
         for source, present in self.grads:
             gradient = source.tensor(leaves)._grad
             if (gradient is not None) is not present:
@@ -149,6 +204,12 @@ class Guards:
             return "which of its tensors share memory"
         if self.surroundings is not None and (changed := self.surroundings.changed()) is not None:
             return f"{changed} has changed"
+        for look in self.looks:
+            if not look.holds():
+                if (changed := look.changed()) is not None:
+                    return f"{changed} has changed"
+                look.refresh()
+                self._refreshed += 1
         for ask, answer, name in self.questions:
             if ask() != answer:
                 return f"{name} has changed"

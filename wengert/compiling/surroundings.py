@@ -69,7 +69,8 @@ class Surroundings:
         function: any callable. others: further objects to watch.
 
     Attributes:
-        modules: those that are within reach, by identity, whether they are called or not.
+        modules: those that are within reach, by identity, whether they are called or not. compared: how often another
+            object was found where one was, and compared by value.
     """
 
     def __init__(self, function: Any, others: Iterable[Any]) -> None:
@@ -80,6 +81,7 @@ class Surroundings:
         self._walked: set[int] = set()
         self._functions: dict[int, Any] = {}
         self.modules: dict[int, Any] = {}
+        self.compared = 0
         self._own = {_package(part) for root, _ in self._roots for part in (root, getattr(root, "__func__", root))}
         self._follow()
 
@@ -128,6 +130,11 @@ class Surroundings:
                 return self._compared()
         return None
 
+    @property
+    def looks(self) -> list[Look]:
+        """All that is looked at."""
+        return list(self._looks.values())
+
     def named(self) -> Iterator[str]:
         """Yield what is looked at, in words."""
         for look in self._looks.values():
@@ -135,7 +142,8 @@ class Surroundings:
 
     def _compared(self) -> str | None:
         """Compare by value, and go on from what is there now if it is alike."""
-        looks = list(self._looks.values())
+        looks = self.looks
+        self.compared += 1
         name = next((name for look in looks if (name := look.changed()) is not None), None)
         if name is not None:
             return name

@@ -45,9 +45,9 @@ class Capture(Level):
         inside: arrays that the function made itself and knows the values of; they become constants.
         grads: tensors from outside whose ``.grad`` was looked at or set, what it was before, and whether that was looked at.
         hosts: what Python does at each call before the graph runs, in order: numbers for inputs, and effects.
-        guards: questions to Python objects, and the answers that the graph is made for. modules: those that are used.
+        guards: questions to Python objects, with the answers that the graph is made for. containers: see :meth:`keeps`.
         arguments: the tensors that come with each call, by identity; views among them are memory of their own.
-        devices: of inputs and constants, where there are several: their numbers.
+        modules: those that are used. devices: of inputs and constants, where there are several: their numbers.
         decisions: values that the function asked for, what they were, and the line.
         same: pairs of tensors from outside on the same memory, the second one so many bytes behind the first.
         history: what was recorded before. provided: writes under a condition. passing: what objects know during a call.
@@ -73,12 +73,12 @@ class Capture(Level):
         self.grads: dict[int, tuple[Any, Any, bool]] = {}
         self.hosts: list[Host] = []
         self.guards: list[tuple[Callable[[], Any], Any]] = []
+        self.containers: list[tuple[Any, Sequence[Any] | None]] = []
         self.devices: dict[Value, int] = {}
         self.modules, self._called = Modules(called), called
         self.arguments = {id(t): t for t in arguments}
         self.entries: dict[Any, Any] = {}
-        self._decide = decide
-        self.decisions: list[tuple[Value, Any, Place]] = []
+        self._decide, self.decisions = decide, list[tuple[Value, Any, Place]]()
         self.same: list[tuple[Any, Any, int]] = []
         self._storages: dict[Any, Storage] = {}
         self._held: list[Any] = []  # tensors whose identity is a key here
@@ -407,6 +407,10 @@ class Capture(Level):
     def guard(self, ask: Callable[[], Any]) -> None:
         """The graph is right only as long as ``ask()`` gives what it gives now."""
         self.guards.append((ask, ask()))
+
+    def keeps(self, container: Any, names: Sequence[Any] | None = None) -> None:
+        """The graph is right only as long as a container holds the same objects (under some names), or equal plain values."""
+        self.containers.append((container, names))
 
     def host(self, numbers: Any, dtype: Any) -> list[Value]:
         """Return inputs of the graph for numbers that Python computes at each call.

@@ -44,7 +44,7 @@ class Plan:
     Attributes:
         steps: what is run, in order. arrays: where each value lies. values, scratch: the memory. words: the arguments of all
             native tasks. tasks, nodes: what is run, one by one, and the node that each belongs to. units: these by nodes, if
-            nodes are expected to run beside one another.
+            nodes are expected to run beside one another. in_place: for each write whether it is computed where it belongs.
     """
 
     def __init__(
@@ -158,6 +158,7 @@ class Plan:
         moved = self._written_elsewhere()
         self._writes = [arrays[value] for _, value in graph.writes]
         copied = [value in moved for _, value in graph.writes]
+        self.in_place = [arrays[target] is arrays[value] and value not in moved for target, value in graph.writes]
         self._moved: Callable[[], list[Any]] | None = partial(_copies, self._writes, copied) if moved else None
         self._written = bounds(list(places.values()))
         self._forget(elsewhere)
