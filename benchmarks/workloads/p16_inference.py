@@ -30,7 +30,7 @@ WORKLOAD = Workload("P16", "inference", "classes of one image, or logits of one 
 
 @WORKLOAD.framework("wengert", "torch", "torch compiled")
 def build(case: Case, data: Arrays, name: str) -> Job:
-    """The same program runs in all of them; PyTorch's compiler may take the weights for constants."""
+    """The same program runs in all of them; both compilers take the weights for constants."""
     framework, sizes = framework_of(name), case.parameters["sizes"]
     model = (gpt(framework, sizes) if sizes else convolutional(framework.nn)).eval()
     load_weights(framework, model, data)
@@ -39,7 +39,7 @@ def build(case: Case, data: Arrays, name: str) -> Job:
     if name == "torch compiled":
         mode, run = framework.no_grad, framework.compile(model, dynamic=False, options={"freezing": True})
     elif name == "wengert":
-        mode, run = framework.no_grad, framework.compile(model, fullgraph=True)
+        mode, run = framework.no_grad, framework.compile(model, fullgraph=True, frozen=True)
 
     def step() -> None:
         with mode():

@@ -18,6 +18,7 @@ def compile(  # noqa: A001 - PyTorch's name
     model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: str = "native",
     mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False, verify: str | None = None,
     memory_budget: float | str | None = None, policy: str | Policy = "priority", background: bool = False,
+    frozen: bool = False,
 ) -> Any:  # fmt: skip
     """Return a function (or module) that is captured when it is first called, and then run as one native program.
 
@@ -33,6 +34,7 @@ def compile(  # noqa: A001 - PyTorch's name
         fullgraph: raise where something cannot be captured, instead of running the function as it is with one warning.
         backend: "native" (PyTorch's "inductor" means it too), or "reference": NumPy, kernel by kernel, for debugging.
         dynamic, mode, options: accepted for PyTorch's sake; kernels are made for structures and serve all shapes.
+            ``options={"freezing": True}`` means ``frozen``.
         disable: return the function as it is.
         verify: "first_call": run the function itself as well at the first run of each program, and compare: see
             :mod:`wengert.compiling.verify`. "always": at each run, for debugging.
@@ -42,6 +44,10 @@ def compile(  # noqa: A001 - PyTorch's name
             another, in any order, where a simulation says that it is faster; "priority": likewise, those that most waits for
             first. Values do not depend on it. See :mod:`wengert.runtime.overlap`.
         background: make native code beside the first calls, which run the function as it is until the code is there.
+        frozen: for inference: take tensors that the function holds and only reads for constants. What is made of weights alone
+            is then made once, such as the layout that products read, which takes as much memory again. A write by an operator
+            is seen, and makes another program; one through NumPy's view of the memory is not. Where results have a history
+            nothing is frozen: call the function under ``no_grad()`` or ``inference_mode()``.
 
     Raises:
         TypeError: if ``model`` cannot be called. ValueError: for a backend, a manner of verifying or a policy that there
@@ -66,6 +72,7 @@ def compile(  # noqa: A001 - PyTorch's name
         return functools.partial(
             compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options,
             disable=disable, verify=verify, memory_budget=memory_budget, policy=policy, background=background,
+            frozen=frozen,
         )  # fmt: skip
     if not callable(model):
         raise TypeError(f"compile() takes a function or a module, got {type(model).__name__}")
@@ -73,7 +80,7 @@ def compile(  # noqa: A001 - PyTorch's name
         return model
     chosen: dict[str, Any] = {
         "fullgraph": fullgraph, "backend": BACKENDS[backend], "verify": verify, "budget": budget, "policy": policy,
-        "background": background,
+        "background": background, "frozen": frozen or bool((options or {}).get("freezing")),
     }  # fmt: skip
     if hasattr(type(model), "forward") and hasattr(type(model), "named_parameters"):
         return ModuleCalls.of_module(model, chosen)

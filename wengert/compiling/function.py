@@ -11,6 +11,7 @@ from weakref import WeakSet
 from wengert import tree
 from wengert.compiling.decisions import Different, rewound_unless_done, same
 from wengert.compiling.forms import key_of, recogniser
+from wengert.compiling.frozen import freeze
 from wengert.compiling.program import Program, capture
 from wengert.compiling.verify import verified
 from wengert.core.interpret import Payload
@@ -44,11 +45,11 @@ class Compiled:
 
     def __init__(
         self, function: Callable[..., Any], *, fullgraph: bool, backend: str, verify: str | None = None,
-        budget: Budget | None = None, policy: str | Policy = "priority", background: bool = False,
+        budget: Budget | None = None, policy: str | Policy = "priority", background: bool = False, frozen: bool = False,
     ) -> None:  # fmt: skip
         functools.update_wrapper(self, function)
         self.function, self.fullgraph, self.backend, self.verify = function, fullgraph, backend, verify
-        self.budget, self.policy, self.background = budget, policy, background
+        self.budget, self.policy, self.background, self.frozen = budget, policy, background, frozen
         self.programs: dict[Any, list[Program]] = {}
         self.retraces: list[str] = []
         self.fallback = ""
@@ -64,7 +65,7 @@ class Compiled:
         """What it was made with."""
         return {
             "fullgraph": self.fullgraph, "backend": self.backend, "verify": self.verify, "budget": self.budget,
-            "policy": self.policy, "background": self.background,
+            "policy": self.policy, "background": self.background, "frozen": self.frozen,
         }  # fmt: skip
 
     def __reduce__(self) -> Any:
@@ -131,6 +132,8 @@ class Compiled:
         """
         program = capture(self.function, leaves, structure)
         program.budget, program.policy = self.budget, self.policy
+        if self.frozen:
+            freeze(program)
         if self.background:
             program.prepare_behind(self.backend)
         else:
@@ -211,7 +214,7 @@ class Compiled:
             self.retraces.append(why)
         known = self.programs[key] = self.programs.pop(key, [])  # the latest is the last to go
         self._latest = key, structure, known
-        known.insert(0, program)
+        known[:] = [program, *(other for other in known if not other.guards.outdated)]
         del known[PROGRAMS:]
         while len(self.programs) > FORMS:
             del self.programs[next(iter(self.programs))]

@@ -10,6 +10,7 @@ from wengert.compiling.looks import Look
 from wengert.compiling.straight import Names, conjunction
 from wengert.compiling.surroundings import Surroundings
 from wengert.core.structure import structure
+from wengert.core.tensor import version_of
 
 __all__ = ["Argument", "Gradient", "Guards", "Held", "Source"]
 
@@ -120,6 +121,7 @@ class Guards:
             keys of those whose gradient had a history. looks: at what an optimiser goes by. questions: to Python objects, with
             answers. modules: snapshots, asked only if any module of the process has changed.
         surroundings: what the function reads besides its arguments.
+        frozen: tensors whose values are constants of the graph, see :mod:`wengert.compiling.frozen`.
         moved: how often a tensor that the function holds got other memory. apart: says whether the tensors lie where they may.
     """
 
@@ -128,6 +130,7 @@ class Guards:
         self.grads: list[tuple[Source, bool]] = []
         self.histories: frozenset[Any] = frozenset()
         self.looks: list[Look] = []
+        self.frozen: list[Any] = []
         self.questions: list[tuple[Callable[[], Any], Any, str]] = []
         self.modules: list[tuple[Callable[[], Any], Any, str]] = []
         self.surroundings: Surroundings | None = None
@@ -165,6 +168,8 @@ class Guards:
             yield f"{gradient} is {'not None' if present else 'None'}"
             if present and source.key not in self.histories:
                 yield f"{gradient}._node is None"
+        for tensor, array, writes in self.frozen:
+            yield f"{name(tensor)}._payload is {name(array)} and {name(version_of(tensor))}.count == {writes}"
         for tensor, array, node, hooks in self._seen:
             yield f"{name(tensor)}._payload is {name(array)}"
             yield f"{name(tensor)}._node is {name(node)}"
@@ -177,7 +182,15 @@ class Guards:
         yield from (f"{name(ask)}() == {name(answer)}" for ask, answer, _ in self.questions)
         yield f"{name(structure)}.changes == {self._changes}"
 
+    @property
+    def outdated(self) -> bool:
+        """Whether constants of the graph are no longer what they were, and will not be again."""
+        return not all(one.holds for one in self.frozen)
+
     def _looked(self, leaves: Sequence[Any]) -> str | None:
+        for one in self.frozen:
+            if not one.holds:
+                return f"{Held(one.tensor)!r}, which is frozen, was written"
         for source, present in self.grads:
             gradient = source.tensor(leaves)._grad
             if (gradient is not None) is not present:

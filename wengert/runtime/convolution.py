@@ -10,6 +10,7 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -42,7 +43,7 @@ from wengert.runtime.convolution_tiles import block, fitting, gradient_tile, sum
 from wengert.runtime.eager import kernel
 from wengert.runtime.launch import pointer
 from wengert.runtime.pool import empty
-from wengert.runtime.recording import assign, keep, pin
+from wengert.runtime.recording import assign, is_lasting, keep, paused, pin
 from wengert.runtime.reduction import total
 from wengert.runtime.rows import contiguous
 from wengert.runtime.threads import get_num_threads
@@ -126,11 +127,14 @@ class Sums:
         )  # fmt: skip
 
     def __call__(self, x: Array, w: Array, bias: Array | None, out: Array) -> None:
-        packed = empty(self.panels * self.panel, np.uint8)
-        run(
-            self.pack, "weights", self.panels, grain(self.panels, self.each),
-            pointer(w), *self.packing, 0 if bias is None else pointer(bias), pointer(packed), self.panel,
-        )  # fmt: skip
+        once = is_lasting(w) and (bias is None or is_lasting(bias))
+        packed = (np.empty if once else empty)(self.panels * self.panel, np.uint8)
+        with paused() if once else nullcontext():
+            run(
+                self.pack, "weights", self.panels, grain(self.panels, self.each),
+                pointer(w), *self.packing, 0 if bias is None else pointer(bias), pointer(packed), self.panel,
+            )  # fmt: skip
+        keep(packed)
         run(
             self.kernel, "convolution", self.count, self.grain,
             pointer(x), *self.before, pointer(packed), self.panel, pointer(out) + self.start, *self.after,

@@ -22,7 +22,7 @@ from wengert.runtime.machine import known
 from wengert.runtime.plan_memory import Scratch, SeatedScratch, Values
 from wengert.runtime.pool import empty
 from wengert.runtime.recording import Check, Recording, Task, recording
-from wengert.runtime.segments import Moving, Native, bounds, moving, overlapping, words_of
+from wengert.runtime.segments import Moving, Native, Within, bounds, moving, overlapping, words_of
 from wengert.runtime.timeline import Timeline
 
 __all__ = ["Plan"]
@@ -85,7 +85,7 @@ class Plan:
         lives, seats = (None, None) if self.expected is None else (self.expected.lives, self.expected.seats)
         self.values = Values(self.graph, places.keys() | apart.keys(), placing.replaces, self._make, lives)
         self.scratch = Scratch(self.values) if seats is None else SeatedScratch(self.values, seats)
-        whole, own = Recording(), places | apart
+        whole, own, lasting = Recording(), places | apart, Within(self.graph.constants.values())
         self.tasks, self.nodes, self.units = [], [], []
         pinned: list[Any] = []
         for number, node in enumerate(self.graph.nodes):
@@ -94,7 +94,7 @@ class Plan:
             with recording() as recorded:
                 recorded.scratch, recorded.checked = self.scratch.take, whole.checked
                 recorded.streams = whole.streams
-                recorded.keep = self.scratch.keep
+                recorded.keep, recorded.lasting = self.scratch.keep, lasting
                 found = lower(node, self.arrays.__getitem__, outs, recorded)
             if isinstance(self.scratch, SeatedScratch) and recorded.tasks:
                 reads, writes = map(self.arrays.__getitem__, node.inputs), [*outs, *found, *self.scratch.taken]

@@ -8,6 +8,7 @@ import ctypes
 import math
 import struct
 from collections.abc import Iterator
+from contextlib import nullcontext
 from enum import IntEnum
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -28,7 +29,7 @@ from wengert.runtime.blocking import SHARES, WORKSPACE, Problem, cut, fitting, p
 from wengert.runtime.calls import dtype_name
 from wengert.runtime.launch import pointer
 from wengert.runtime.pool import empty
-from wengert.runtime.recording import active, pin
+from wengert.runtime.recording import active, keep, paused, pin
 from wengert.runtime.threads import get_num_threads
 from wengert.runtime.workers import launch
 
@@ -129,7 +130,7 @@ class Call(NamedTuple):
 
 
 class Base(IntEnum):
-    """What addresses are counted from: the arrays of a call, and the workspace."""
+    """What addresses are counted from: the arrays of a call, the workspace, and what is packed once for all calls."""
 
     A = 0
     B = 1
@@ -137,6 +138,7 @@ class Base(IntEnum):
     ADDEND = 3
     BIAS = 4
     WORK = 5
+    ONCE = 6
 
 
 class Step(NamedTuple):
@@ -145,6 +147,7 @@ class Step(NamedTuple):
     Attributes:
         head: what :func:`launch` takes, up to what is known only with the arrays. product: whether it multiplies, or packs.
         offsets: per batch and address the offset from its base. first: those of the first batch. bases: per address its base.
+        once: whether it packs an operand that is the same at every call.
     """
 
     head: bytes
@@ -152,6 +155,7 @@ class Step(NamedTuple):
     offsets: NDArray[np.int64]
     first: list[int]
     bases: tuple[Base, ...]
+    once: bool = False
 
 
 class Operand(NamedTuple):
@@ -165,18 +169,21 @@ class Operand(NamedTuple):
 class Plan:
     """What is known of a product before its arrays are.
 
+    Args:
+        lasting: whether A and B are the same at every call, in a program that is recorded.
+
     Attributes:
-        shape, dtype: of the result. steps: the calls. workspace: how many bytes they share.
+        shape, dtype: of the result. steps: the calls. workspace: how many bytes they share. packed: of what is packed once.
     """
 
-    def __init__(self, call: Call, epilogue: Epilogue) -> None:
+    def __init__(self, call: Call, epilogue: Epilogue, lasting: tuple[bool, bool] = (False, False)) -> None:
         self.shape, self.dtype = call.out.shape, call.out.dtype
         kernels = kernels_of(dtype_name(call.a.dtype) or "", epilogue, kind_of(call))
         number = _NUMBER[kernels.how.total]
         self._tail = struct.Struct(f"<{number}{number}7q").pack
-        builder = _Builder(kernels, call)
+        builder = _Builder(kernels, call, lasting)
         self.steps = list(builder.steps())
-        self.workspace = builder.workspace
+        self.workspace, self.packed = builder.workspace, builder.packed
         single = len(self.steps) == 1 and len(self.steps[0].offsets) == 1
         self._head = self.steps[0].head if single else b""
         self._launch: Any = launch
@@ -199,9 +206,12 @@ class Plan:
             )  # fmt: skip
             return
         work = (np.empty if self.workspace <= SMALL and not active[0] else empty)(self.workspace, np.uint8)
-        bases = [0 if x is None else pointer(x) for x in (a, b, out, addend, bias, work)]
+        packed = np.empty(self.packed, np.uint8)
+        bases = [0 if x is None else pointer(x) for x in (a, b, out, addend, bias, work, packed)]
         for step in self.steps:
-            self._run(step, call, bases)
+            with paused() if step.once else nullcontext():
+                self._run(step, call, bases)
+        keep(packed)
 
     def _run(self, step: Step, call: Call, bases: list[int]) -> None:
         if len(step.offsets) == 1:
@@ -228,7 +238,8 @@ def _offsets(array: Any, batch: tuple[int, ...]) -> NDArray[np.int64]:
 class _Builder:
     """Makes the steps of a product."""
 
-    def __init__(self, kernels: Kernels, call: Call) -> None:
+    def __init__(self, kernels: Kernels, call: Call, lasting: tuple[bool, bool]) -> None:
+        self.lasting_left, self.lasting_right = lasting
         self.kernels, self.call, self.tile, self.unit = kernels, call, kernels.tile, kernels.how.size
         batch = call.out.shape[:-2]
         self.problem = Problem(
@@ -254,11 +265,17 @@ class _Builder:
             + self.problem.columns * row * self.blocks.share_right
         )
         self.batches = max(1, WORKSPACE // each) if each else self.problem.batches
-        self.workspace, self.used = 64, 0
+        self.workspace, self.used, self.packed = 64, 0, 0
 
-    def _reserve(self, count: int, size: int) -> NDArray[np.int64]:
-        """Return offsets in the workspace for some matrices; whoever sets ``used`` back gives their room to others."""
+    def _reserve(self, count: int, size: int, once: bool = False) -> NDArray[np.int64]:
+        """Return offsets in the workspace for some matrices; whoever sets ``used`` back gives their room to others.
+
+        What is packed once has memory of its own.
+        """
         start, size = self.used, parts(size, 64) * 64
+        if once:
+            start, self.packed = self.packed, self.packed + count * size
+            return start + np.arange(count) * size
         self.used += count * size
         self.workspace = max(self.workspace, self.used)
         return start + np.arange(count) * size
@@ -300,34 +317,46 @@ class _Builder:
         offsets = self.left[some] + (row * down + k * along)
         if not self.blocks.pack_left:
             return Operand(offsets, Base.A, (down, along, self.tile.rows * down)), []
-        step, targets, panel = self._packing(offsets, Base.A, self.tile.rows, rows, depth, down, along)
-        return Operand(targets, Base.WORK, (self.unit, self.tile.rows * self.unit, panel)), [step]
+        once = self.lasting_left
+        step, targets, panel = self._packing(offsets, Base.A, self.tile.rows, rows, depth, down, along, once)
+        return Operand(targets, step.bases[1], (self.unit, self.tile.rows * self.unit, panel)), [step]
 
     def _right(self, some: slice, k: int, depth: int) -> tuple[Operand, list[Step]]:
         """Return how columns of B are read, or packed before they are, and the step that packs them for all."""
         along, across = self.problem.right
         width, offsets = self.tile.columns, self.right[some] + k * along
-        if self.blocks.share_right:
-            step, targets, panel = self._packing(offsets, Base.B, width, self.problem.columns, depth, across, along)
-            return Operand(targets, Base.WORK, (width * self.unit, panel, 0, 0, 0)), [step]
+        once = self.lasting_right and self.blocks.pack_right
+        if self.blocks.share_right or once:
+            step, targets, panel = self._packing(
+                offsets, Base.B, width, self.problem.columns, depth, across, along, once
+            )
+            return Operand(targets, step.bases[1], (width * self.unit, panel, 0, 0, 0)), [step]
         packed = depth if self.blocks.pack_right else 0
         far = width * self.unit if packed else along
         return Operand(offsets, Base.B, (far, width * across, packed, across, along)), []
 
     def _packing(
-        self, sources: NDArray[np.int64], base: Base, width: int, count: int, depth: int, across: int, along: int
+        self,
+        sources: NDArray[np.int64],
+        base: Base,
+        width: int,
+        count: int,
+        depth: int,
+        across: int,
+        along: int,
+        once: bool,
     ) -> tuple[Step, NDArray[np.int64], int]:
         """Return the step that packs matrices, where their panels begin, and the bytes of one; equal ones are packed once."""
         panels, panel = parts(count, width), width * parts(depth, self.kernels.how.group) * self.unit
         alone = bool((sources == sources[0]).all())
-        targets = self._reserve(1 if alone else len(sources), panels * panel)
+        targets = self._reserve(1 if alone else len(sources), panels * panel, once)
         address, together = self.kernels.panels(width)
         groups = parts(panels, together)
         total = groups * len(targets)
         grain = parts(total, SHARES * self.threads)
         head = struct.pack("<9q", address, total, grain, across, along, panel, count, depth, groups)
         offsets = np.stack([sources[: len(targets)], targets], axis=1)
-        step = Step(head, False, offsets, offsets[0].tolist(), (base, Base.WORK))
+        step = Step(head, False, offsets, offsets[0].tolist(), (base, Base.ONCE if once else Base.WORK), once)
         return step, np.broadcast_to(targets, sources.shape), panel
 
     def _product(

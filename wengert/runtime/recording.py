@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "Check", "Recording", "Task", "active", "ascontiguous", "assign", "at_each_call", "current", "keep", "paused",
-    "pin", "recording", "reshaped", "writable",
+    "Check", "Recording", "Task", "active", "ascontiguous", "assign", "at_each_call", "current", "is_lasting", "keep",
+    "paused", "pin", "recording", "reshaped", "writable",
 ]  # fmt: skip
 
 _HEADER = struct.Struct("qqq")
@@ -51,7 +51,8 @@ class Recording:
         streams: for generators of random numbers, the step that takes from them what draws behind it need.
         provide: returns memory for an array of (shape, dtype) that a kernel makes as a result, or None. scratch: returns memory
             for any other, which tasks recorded later may use as well. keep: returns memory for an array that others read.
-            copy: records that an array is copied, and cast, into another.
+            copy: records that an array is copied, and cast, into another. lasting: whether an array holds the same values at
+            every run, so that what is made of it alone is made once.
     """
 
     def __init__(self) -> None:
@@ -63,6 +64,7 @@ class Recording:
         self.copy: Callable[[Any, Any], None] = self._copy_later
         self.scratch: Callable[..., Any] = np.empty
         self.keep: Callable[..., Any] = np.empty
+        self.lasting: Callable[[Any], bool] = lambda array: False
         self.provide: Callable[[tuple[int, ...], Any], Any] = lambda shape, dtype: None
 
     def _copy_later(self, source: Any, out: Any) -> None:
@@ -121,6 +123,12 @@ def paused() -> Iterator[None]:
         yield
     finally:
         _local.recording = mine
+
+
+def is_lasting(array: Any) -> bool:
+    """Whether a kernel is recorded, and an array that it reads holds the same values whenever that is run."""
+    mine = current()
+    return mine is not None and mine.lasting(array)
 
 
 def keep(*objects: Any) -> None:

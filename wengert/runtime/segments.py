@@ -1,6 +1,6 @@
 """What a plan runs in one native call, and buffers in it whose memory may be another at each call."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -100,6 +100,21 @@ def bounds(arrays: Sequence[Any]) -> tuple[Any, Any]:
     """Return where the memory of each array begins, and where it ends."""
     found = np.array([byte_bounds(array) for array in arrays], np.int64).reshape(-1, 2)
     return found[:, 0], found[:, 1]
+
+
+class Within:
+    """Says of an array whether it lies in the memory of one of some others, as far as these are without gaps."""
+
+    def __init__(self, arrays: Iterable[Any]) -> None:
+        first, end = bounds([array for array in arrays if array.size and array.flags.forc])
+        order = np.argsort(first)
+        self._starts, self._ends = first[order], np.maximum.accumulate(end[order])
+
+    def __call__(self, array: Any) -> bool:
+        """Whether it does."""
+        (first,), (end,) = bounds([array])
+        before = int(np.searchsorted(self._starts, first, "right"))
+        return before > 0 and bool(end <= self._ends[before - 1])
 
 
 def overlapping(arrays: Sequence[Any], others: Sequence[Any]) -> Any:
