@@ -300,3 +300,22 @@ def test_a_row_of_millions_of_elements(name: str, dtype: Any) -> None:
     assert launches
     near = 1e-6 if name == "layer_norm" else 0  # zero is one of its results
     np.testing.assert_allclose(got, want, rtol=3e-6 if dtype is wg.float32 else 1e-12, atol=near)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("bad", [(np.inf,), (-np.inf,), (np.inf, -np.inf), (np.nan, np.inf)])
+@pytest.mark.parametrize("layout", [(6, 4, 1, 20), (50, 4, 1, 1), (6, 4, 20, 1), (6, 4, 5, 9)])
+@pytest.mark.parametrize("axes", [BATCH, GROUP])
+def test_means_of_infinite_numbers(dtype: str, bad: Any, layout: Any, axes: Any) -> None:
+    x = normal(*layout, dtype=dtype)
+    places = [(0, 1, 0, 0), (0, 1, layout[2] - 1, layout[3] - 1) if axes == GROUP else (3, 1, 0, layout[3] - 1)]
+    for place, value in zip(places, bad, strict=False):
+        x[place] = value
+    if axes == BATCH and layout[2] > 1:
+        x = x[:, :, :1].copy()
+        layout = x.shape
+    found = normalized.normalized(x, None, None, layout=layout, axes=axes, eps=1e-5, center=True)
+    with np.errstate(all="ignore"):
+        mean, var = (f(x.astype(np.float64), axis=axes, keepdims=True) for f in (np.mean, np.var))
+    np.testing.assert_allclose(found[1], mean, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found[2], var, rtol=1e-4, atol=1e-6)

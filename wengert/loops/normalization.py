@@ -10,6 +10,7 @@ Sums over samples are partial sums of a fixed number of samples each, added up b
 the number of threads.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -76,8 +77,9 @@ def _moments(fold: Fold, x: Scalar, count: Scalar, center: bool, prefix: str) ->
     near = cast(total.result / count, x.dtype)
     off = x - near
     rest, square = Reduction(f"{prefix}rest", "sum", off), Reduction(f"{prefix}square", "sum", off * off)
-    gap = rest.result / count
-    return Moments(cast(near, F64) + gap, square.result / count - gap * gap, (fold(total), fold(rest, square)))
+    gap, close = rest.result / count, cast(near, F64)
+    mean = select(close.gt(-math.inf) & close.lt(math.inf), close + gap, close)  # of infinite numbers: no gap to them
+    return Moments(mean, square.result / count - gap * gap, (fold(total), fold(rest, square)))
 
 
 def spread(var: Scalar) -> Scalar:
