@@ -9,7 +9,7 @@ import math
 import sys
 from typing import Any
 
-from wengert import autograd, operators
+from wengert import autograd, operators, sparse
 from wengert.array.device import device
 from wengert.array.dtype import (
     DType as dtype,
@@ -41,6 +41,8 @@ from wengert.array.layout import (
     layout,
     memory_format,
     preserve_format,
+    sparse_coo,
+    sparse_csr,
     strided,
 )  # fmt: skip
 from wengert.array.shape import Size
@@ -102,7 +104,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("explain",), "compiling.explain"),
     **dict.fromkeys(("trace",), "compiling.trace"),
     **dict.fromkeys(("OutOfMemoryError",), "errors"),
-    **dict.fromkeys(("load", "load_file", "save", "save_file"), "serialization"),
+    **dict.fromkeys(("load", "load_file", "load_sharded", "save", "save_file", "save_sharded"), "serialization"),
     **dict.fromkeys(("get_num_threads", "set_num_threads"), "runtime.threads"),
     **dict.fromkeys((
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor",
@@ -118,8 +120,8 @@ __all__ = [
     "int8", "int16", "int32", "int64", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_grad_enabled",
     "is_inference", "is_inference_mode_enabled", "is_same_size", "is_signed", "is_tensor", "layout", "long",
     "memory_format", "nan", "newaxis", "no_grad", "numel", "operators", "ops", "pi", "preserve_format", "promote_types",
-    "result_type", "set_default_device", "set_default_dtype", "set_grad_enabled", "set_printoptions", "short", "strided",
-    "typename", "uint8", "uint16", "uint32", "uint64", "use_deterministic_algorithms",
+    "result_type", "set_default_device", "set_default_dtype", "set_grad_enabled", "set_printoptions", "short", "sparse",
+    "sparse_coo", "sparse_csr", "strided", "typename", "uint8", "uint16", "uint32", "uint64", "use_deterministic_algorithms",
 ]  # fmt: skip
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "MissingRuleError",
     "OutOfMemoryError",
     "ShapeError",
+    "SparseError",
     "TransformError",
     "VerifyError",
 ]
@@ -40,6 +41,10 @@ class GraphFreedError(RuntimeError):
 
 class MissingRuleError(NotImplementedError):
     """An operator was differentiated or batched that has no rule for it (a RuntimeError, as NotImplementedError is)."""
+
+
+class SparseError(NotImplementedError, TypeError):
+    """An operator that has no meaning for a sparse tensor; the message names both, and ``to_dense()``."""
 
 
 class DeclarationError(TypeError):

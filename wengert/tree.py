@@ -38,6 +38,11 @@ class Spec:
     Attributes:
         kind: the container's type, or None for a leaf. context: what the container remembers (its keys, say).
         children: the specs of its children. count: the number of leaves.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.tree.structure({"w": 1, "b": [2, 3]})
+        {'w': *, 'b': [*, *]}
     """
 
     __slots__ = ("children", "context", "count", "kind")
@@ -83,6 +88,15 @@ def register(
 
     Raises:
         ValueError: if the type is registered already.
+
+    Example:
+        >>> import wengert as wg
+        >>> class Pair:
+        ...     def __init__(self, a, b):
+        ...         self.a, self.b = a, b
+        >>> wg.tree.register(Pair, lambda pair: ((pair.a, pair.b), None), lambda children, _: Pair(*children))
+        >>> wg.tree.leaves([Pair(1, 2), 3])
+        [1, 2, 3]
     """
     if kind in _containers:
         raise ValueError(f"{kind.__name__} is registered as a container already")
@@ -156,12 +170,24 @@ def _unflatten(leaves: Any, spec: Spec) -> Any:
 
 
 def leaves(tree: Any) -> list[Any]:
-    """Return the leaves of a tree in order."""
+    """Return the leaves of a tree in order.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.tree.leaves({"w": 1, "b": (2, [3])})
+        [1, 2, 3]
+    """
     return flatten(tree)[0]
 
 
 def structure(tree: Any) -> Spec:
-    """Return the structure of a tree."""
+    """Return the structure of a tree.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.tree.structure((1, {"a": 2}))
+        (*, {'a': *})
+    """
     return flatten(tree)[1]
 
 
@@ -170,6 +196,11 @@ def map(fn: Callable[..., Any], tree: Any, *rest: Any) -> Any:  # noqa: A001 - t
 
     Raises:
         ValueError: if the other trees are not of the same structure.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.tree.map(lambda p, g: p - g, {"w": 3, "b": [1, 2]}, {"w": 1, "b": [1, 1]})
+        {'w': 2, 'b': [0, 1]}
     """
     first, spec = flatten(tree)
     others = [flatten_up_to(spec, other, "map()") for other in rest]
@@ -181,6 +212,11 @@ def flatten_up_to(spec: Spec, tree: Any, what: str) -> list[Any]:
 
     Raises:
         ValueError: beginning with ``what``, if the tree has another structure.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.tree.flatten_up_to(wg.tree.structure([0, 0]), [1, (2, 3)], "these")
+        [1, (2, 3)]
     """
     found: list[Any] = []
     _up_to(spec, tree, found, what, spec)
@@ -205,6 +241,11 @@ def spread(prefix: Any, spec: Spec, what: str, is_leaf: Callable[[Any], bool] | 
 
     Raises:
         ValueError: beginning with ``what``, if it is no such prefix.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.tree.spread((0, None), wg.tree.structure(({"w": 1, "b": 2}, 3)), "in_dims")
+        [0, 0, None]
     """
     kind, container = _container(prefix)
     if container is None or (is_leaf is not None and is_leaf(prefix)):
@@ -218,7 +259,13 @@ def spread(prefix: Any, spec: Spec, what: str, is_leaf: Callable[[Any], bool] | 
 
 
 def paths(tree: Any) -> list[str]:
-    """Return where each leaf stands, such as ``['w'][0]``, for messages."""
+    """Return where each leaf stands, such as ``['w'][0]``, for messages.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.tree.paths({"w": [1, 2]})
+        ["['w'][0]", "['w'][1]"]
+    """
     found: list[str] = []
     _paths(tree, "", found)
     return found

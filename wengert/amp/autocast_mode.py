@@ -102,6 +102,11 @@ def is_autocast_available(device_type: str) -> bool:
 
     Raises:
         ValueError: if ``device_type`` is not a string.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.amp.is_autocast_available("cpu"), wg.amp.is_autocast_available("cuda")
+        (True, False)
     """
     if not isinstance(device_type, str):
         raise ValueError(f"expected `device_type` of type `str`, got: {type(device_type)}")
@@ -221,7 +226,23 @@ def custom_fwd(
 
 
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str = "cpu") -> Any:
-    """Decorate the ``backward(ctx, ...)`` that belongs to a forward under :func:`custom_fwd`: both see the same autocast."""
+    """Decorate the ``backward(ctx, ...)`` that belongs to a forward under :func:`custom_fwd`: both see the same autocast.
+
+    Example:
+        >>> import wengert as wg
+        >>> class Doubled(wg.autograd.Function):
+        ...     @staticmethod
+        ...     @wg.amp.custom_fwd(device_type="cpu", cast_inputs=wg.float32)
+        ...     def forward(ctx, x):
+        ...         return 2 * x
+        ...     @staticmethod
+        ...     @wg.amp.custom_bwd(device_type="cpu")
+        ...     def backward(ctx, grad):
+        ...         return 2 * grad
+        >>> with wg.autocast("cpu"):
+        ...     Doubled.apply(wg.ones(1, dtype=wg.bfloat16)).dtype
+        wengert.float32
+    """
     is_autocast_available(device_type)
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)

@@ -340,7 +340,8 @@ def _found_inf(gradients: list[Tensor]) -> Any:
     """Return 1 as a float32 tensor if an element is infinite or NaN, else 0; None without gradients."""
     if not gradients:
         return None
-    return ops.logical_not(ops.stack([ops.isfinite(g).all() for g in gradients]).all()).to(float32)
+    stored = [g._values() if g.is_sparse else g for g in gradients]
+    return ops.logical_not(ops.stack([ops.isfinite(g).all() for g in stored]).all()).to(float32)
 
 
 def _unscaled(optimizer: Any, inverse: Tensor) -> Any:

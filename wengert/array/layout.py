@@ -8,12 +8,14 @@ from wengert.errors import ShapeError
 
 __all__ = [
     "arranged", "channels_last", "channels_last_3d", "contiguous_format", "has_order", "is_arranged", "layout",
-    "memory_format", "memory_order", "preserve_format", "strided",
+    "memory_format", "memory_order", "preserve_format", "sparse_coo", "sparse_csr", "strided",
 ]  # fmt: skip
 
 
 class layout:  # noqa: N801 - PyTorch's name
-    """How a tensor stores its elements; ``wengert.strided``, one block and a step per dimension, is the only one."""
+    """How a tensor stores its elements: ``wengert.strided`` in one block, with a step per dimension; ``wengert.sparse_coo``
+    and ``wengert.sparse_csr`` only those that are given, with their positions.
+    """
 
     __slots__ = ("name",)
 
@@ -34,7 +36,7 @@ class memory_format(layout):  # noqa: N801 - PyTorch's name
     __slots__ = ()
 
 
-strided = layout("strided")
+strided, sparse_coo, sparse_csr = layout("strided"), layout("sparse_coo"), layout("sparse_csr")
 contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
 channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
 

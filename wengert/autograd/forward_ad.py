@@ -53,6 +53,13 @@ def dual_level() -> Iterator[int]:
 
     Raises:
         RuntimeError: if a level is running already.
+
+    Example:
+        >>> import wengert as wg
+        >>> import wengert.autograd.forward_ad as fwAD
+        >>> with fwAD.dual_level():
+        ...     fwAD.unpack_dual(fwAD.make_dual(wg.tensor(0.0), wg.tensor(1.0)).sin()).tangent
+        tensor(1.)
     """
     if _level() is not None:
         raise RuntimeError(
@@ -75,6 +82,15 @@ def exit_dual_level(*, level: int | None = None) -> None:
 
     Raises:
         RuntimeError: if none is running.
+
+    Example:
+        >>> import wengert as wg
+        >>> import wengert.autograd.forward_ad as fwAD
+        >>> _ = fwAD.enter_dual_level()
+        >>> tangent = fwAD.unpack_dual(fwAD.make_dual(wg.tensor(2.0), wg.tensor(1.0)) * 5).tangent
+        >>> fwAD.exit_dual_level()
+        >>> tangent
+        tensor(5.)
     """
     if not _entered.blocks:
         raise RuntimeError("exit_dual_level() without a running dual level")
@@ -92,6 +108,13 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     Raises:
         RuntimeError: outside a dual level. TypeError: if an argument is no float tensor.
         ShapeError, DTypeError: if the two differ in shape or dtype.
+
+    Example:
+        >>> import wengert as wg
+        >>> import wengert.autograd.forward_ad as fwAD
+        >>> with fwAD.dual_level():
+        ...     fwAD.unpack_dual(fwAD.make_dual(wg.tensor(2.0), wg.tensor(1.0)) ** 3).tangent
+        tensor(12.)
     """
     running = _level()
     if running is None:
@@ -121,6 +144,12 @@ def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
 
     Raises:
         TypeError: if it is no tensor.
+
+    Example:
+        >>> import wengert as wg
+        >>> import wengert.autograd.forward_ad as fwAD
+        >>> fwAD.unpack_dual(wg.tensor(2.0))
+        UnpackedDualTensor(primal=tensor(2.), tangent=None)
     """
     if not isinstance(tensor, Tensor):
         raise TypeError(f"unpack_dual() takes a tensor, got {type(tensor).__name__}")

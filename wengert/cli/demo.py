@@ -42,8 +42,7 @@ def run(options: argparse.Namespace) -> None:
         OSError: if the folder cannot be written.
     """
     progress = require("tqdm", EXTRA).tqdm
-    for module in ("safetensors", "matplotlib.figure"):
-        require(module, EXTRA)
+    require("matplotlib.figure", EXTRA)
     options.out.mkdir(parents=True, exist_ok=True)
     recipe = RECIPES[options.model]
     recipe = dataclasses.replace(

@@ -176,16 +176,18 @@ def _part(code: Code, task: Word, parts: Word, share: Word, inner: Word) -> tupl
     return outer, start, code.smaller(start + share, inner)
 
 
-def combine_rows(reduce: str, dtype: str) -> str:
+def combine_rows(reduce: str, dtype: str, scaled: bool = False) -> str:
     """Return LLVM IR of ``combine_rows``: ``out[o, positions[j], i]`` is combined with ``source[o, j, i]``.
 
-    Over outer × parts of inner. Slots: out, positions, source, n, middle, inner, columns of a part, parts.
+    Over outer × parts of inner. Slots: out, positions, source, n, middle, inner, columns of a part, parts; and, if it is
+    ``scaled``, a factor of the elements of the source.
     """
     code = Program("combine_rows").kernel("combine_rows")
     together = Combination(reduce, dtype)
     lanes = host().vector_bytes * 8 // max(DTYPES[dtype], 8)
     out, positions, source = (code.slot(n, POINTER) for n in range(3))
     size, middle, inner, share, parts = (code.slot(n) for n in range(3, 8))
+    factor = code.slot(8, together.kind) if scaled else None
     with code.loop(code.arguments[1], code.arguments[2]) as task:
         outer, start, stop = _part(code, task, parts, share, inner)
         table, filled = code.at(out, outer * size * inner, together.kind), start + (stop - start) // lanes * lanes
@@ -197,6 +199,8 @@ def combine_rows(reduce: str, dtype: str) -> str:
             for width, first, last in ((lanes, start, filled), (1, filled, stop)):
                 with code.loop(first, last, width) as i:
                     old, new = (code.load(base, i, together.kind, width) for base in (row, given))
+                    if factor is not None:
+                        new = new * (factor if width == 1 else code.spread(factor, width))
                     code.store(together(old, new), row, i)
     code.give()
     return str(code.builder.module)

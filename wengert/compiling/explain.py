@@ -158,7 +158,7 @@ class ProgramExplanation:
         self.optimised: Graph = program.optimised or program.graph
         self.outward = None if program.outward is None else program.outward.graph
         self.guards = list(_guards(program, leaves))
-        self.decisions = [f"{describe(d.place)}: {_answer(d.answer)}" for d in program.decisions]
+        self.decisions = [f"{describe(d.place).removesuffix(':')}: {_answer(d.answer)}" for d in program.decisions]
         self.times: dict[Any, float] = {}
         self.timeline: Timeline | None = None
         found = [] if program.plan is None else list(parts(program.plan))

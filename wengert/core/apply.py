@@ -146,11 +146,14 @@ def execute(op: Op, values: list[Any]) -> Any:
         found = intercepted(op, values, execute, state)
         if found is not NotImplemented:
             return found
+    ready = _ready(op, values)
+    if ready is None and (found := intercepted(op, values, execute, state)) is not NotImplemented:
+        return found
     names = op.keywords
     several = devices.several
     place = common_device(op, values) if several else None
     try:
-        arrays, target = _ready(op, values) or _arrays(op, values)
+        arrays, target = ready or _arrays(op, values)
         if several:
             arrays = [unplaced(a) for a in arrays]
         result = native.run(op, arrays) if _large(op, arrays) else NotImplemented
@@ -198,7 +201,7 @@ def _large(op: Op, arrays: list[Any]) -> bool:
 
 
 def _ready(op: Op, values: list[Any]) -> tuple[list[Any], DType | None] | None:
-    """Return the kernel's arguments where nothing has to be cast: tensors of one float dtype, or none that promote."""
+    """Return the kernel's arguments where nothing has to be cast: arrays of one float dtype, or any that do not promote."""
     arrays = list(values)
     common = None
     for i in op.signature.inputs:
@@ -207,7 +210,7 @@ def _ready(op: Op, values: list[Any]) -> tuple[list[Any], DType | None] | None:
             array = arrays[i] = value._payload
             dtype = array.dtype
             if op.promote is None:
-                if dtype.itemsize == 2 and op.widen:
+                if type(array) is not np.ndarray or (dtype.itemsize == 2 and op.widen):
                     return None
             elif (dtype is not F32 and dtype is not F64) or (common is not None and dtype is not common):
                 return None

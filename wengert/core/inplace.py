@@ -14,7 +14,7 @@ from wengert.array.device import devices
 from wengert.array.dtype import can_cast
 from wengert.core.apply import call, execute
 from wengert.core.casting import uncast
-from wengert.core.interpret import has_history, write
+from wengert.core.interpret import Layout, Payload, has_history, write
 from wengert.core.native import native
 from wengert.core.node import Leaf, OpNode, next_sequence
 from wengert.core.operator import Op
@@ -44,7 +44,9 @@ def check_writable(name: str, tensor: Any) -> None:
     """Refuse an in-place write that PyTorch refuses: leaves, views of leaves, overlapping or read-only memory."""
     state = thread.state
     array = tensor._payload
-    if type(array) is not np.ndarray and array.parts:
+    if isinstance(array, Payload) and isinstance(array.level, Layout):
+        pass  # what is written gets memory of its own
+    elif type(array) is not np.ndarray and array.parts:
         check_writable(name, array.carrier)
     elif overlaps(array):
         raise InplaceError(

@@ -23,6 +23,7 @@ from wengert.core.tensor import INFERENCE, Tensor, View, alias, from_array, node
 from wengert.errors import TransformError
 
 __all__ = [
+    "Layout",
     "Level",
     "Payload",
     "Watcher",
@@ -127,6 +128,14 @@ class Payload:
     def itemsize(self) -> int:
         """Bytes of one element."""
         return int(self.dtype.itemsize)
+
+    def shown(self, dtype: str) -> str | None:
+        """Return its parts, and ``dtype`` among them, as text between parentheses; None: it has a text of its own."""
+        return None
+
+    def copy(self) -> Any:
+        """Return an array, or a payload, with memory of its own."""
+        return self.values("a copy of its memory").copy()
 
     @property
     def flags(self) -> Any:
@@ -238,6 +247,21 @@ class Level:
         return f"{what} needs the values of a tensor of {self.title}, which it does not have"
 
 
+class Layout(Level):
+    """A way to store elements in which operators mean something else: no transform, so it is below all of them and lasts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alive = True
+
+    def call(self, op: Op, values: list[Any]) -> Any:
+        """Return what an operator gives for tensors some of which are of this layout, with its history."""
+        raise NotImplementedError
+
+    def keep(self, gradient: Any, leaf: Any) -> None:
+        """Let a leaf have a gradient of this layout."""
+
+
 class Watcher(Protocol):
     """Sees every operator call while it is on the stack."""
 
@@ -308,6 +332,8 @@ def watched(op: Op, values: list[Any], run: Callable[[list[Any]], Any], state: S
 
 def interpret(level: Level, op: Op, values: list[Any], state: State) -> Any:
     """Run an operator at a level, record it there, and return its result."""
+    if isinstance(level, Layout):
+        return level.call(op, values)
     given = [_lifted(level, v) if i in op.signature.inputs else v for i, v in enumerate(values)]
     results = list(level.run(op, given))
     if op.view:
@@ -330,9 +356,17 @@ def _lifted(level: Level, value: Any) -> Any:
 def lifted(level: Level, tensor: Any) -> Any:
     """Return a tensor of ``level`` or below as one of ``level``."""
     payload = tensor._payload
-    if type(payload) is not np.ndarray and payload.level is level:
-        return tensor
+    if type(payload) is not np.ndarray:
+        if payload.level is level:
+            return tensor
+        _refuse_layout(payload, level)
     return level.lift(tensor)
+
+
+def _refuse_layout(payload: Any, level: Level) -> None:
+    """Refuse a tensor of a layout of its own as part of one of a level above."""
+    if isinstance(payload, Payload) and isinstance(payload.level, Layout):
+        raise level.error(f"{payload.level.title} cannot be used inside {level.title}; use .to_dense() outside of it")
 
 
 def memory_of(tensor: Any) -> Any:
@@ -360,8 +394,10 @@ def owned_like(tensor: Any, source: Any) -> Any:
 
 def wrapped(payload: Payload) -> Any:
     """Return a tensor with a payload of a level; it shares the version of the memory below."""
-    out = from_array(payload)
     carrier = payload.carrier
+    if type(carrier._payload) is not np.ndarray:
+        _refuse_layout(carrier._payload, payload.level)
+    out = from_array(payload)
     out._cell = INFERENCE if carrier._cell is INFERENCE else version_of(carrier)
     return out
 

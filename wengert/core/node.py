@@ -5,14 +5,19 @@ the result of an operator, a :class:`Leaf` for a tensor the user marked, an :cla
 Nodes never hold the tensor they belong to (a leaf holds it weakly), so graphs have no reference cycles.
 """
 
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
-from wengert.core.place import Place, describe
+from wengert.core.place import Place, describe, stacklevel
+from wengert.errors import GradientLossWarning
 
-__all__ = ["Extra", "Freed", "InferenceVersion", "Leaf", "Node", "OpNode", "Output", "Version", "next_sequence"]
+__all__ = [
+    "Extra", "Freed", "InferenceVersion", "Leaf", "Node", "OpNode", "Output", "Version", "next_sequence", "retains",
+    "warn_unless_retained",
+]  # fmt: skip
 
 next_sequence = count().__next__
 
@@ -147,6 +152,10 @@ class Leaf(Node):
         """The name of the record."""
         return "AccumulateGrad"
 
+    def __repr__(self) -> str:
+        tensor = self.tensor()
+        return f"<{self.name()} of {'a tensor that is gone' if tensor is None else f'{self.dtype}{list(self.shape)}'}>"
+
     @property
     def variable(self) -> Any:
         """The tensor, or None if it is gone."""
@@ -156,6 +165,21 @@ class Leaf(Node):
     def next_functions(self) -> tuple[Any, ...]:
         """A leaf leads nowhere."""
         return ()
+
+
+def retains(node: Node, tensor: Any) -> bool:
+    """Whether a tensor that is not a leaf was told to keep its gradient."""
+    return node.extra is not None and node.extra.retain is not None and node.extra.retain() is tensor
+
+
+def warn_unless_retained(node: Node, tensor: Any) -> None:
+    """Say that there will be no gradient, if a tensor that is not a leaf was not told to keep it."""
+    if not retains(node, tensor):
+        warnings.warn(
+            "backward keeps no .grad of this tensor, which is not a leaf; call retain_grad() on it before backward, or look "
+            "at the .grad of the leaf it was made from",
+            GradientLossWarning, stacklevel=stacklevel(),
+        )  # fmt: skip
 
 
 class Output(Node):

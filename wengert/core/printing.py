@@ -9,7 +9,7 @@ from wengert.array.dtype import bool_, complex_of, int64
 from wengert.core.state import thread
 from wengert.settings import settings
 
-__all__ = ["format_tensor", "set_printoptions"]
+__all__ = ["elements", "format_tensor", "line_width", "set_printoptions"]
 
 _options: dict[str, Any] = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "sci_mode": None}
 _PROFILES: dict[str, dict[str, float]] = {
@@ -95,25 +95,45 @@ def format_tensor(tensor: Any) -> str:
     captures = thread.state.captures
     if captures is not None and (isinstance(array, np.ndarray) or array.level is captures):
         array = captures.values(tensor, "the text of a tensor")
+    prefix = f"{'Parameter containing:' + chr(10) if type(tensor).__name__ == 'Parameter' else ''}tensor("
     if not isinstance(array, np.ndarray):
-        return repr(array)
+        own = array.shown(_dtype_part(tensor, array))
+        return repr(array) if own is None else f"{prefix}{own}{_history(tensor)})"
+    return f"{prefix}{elements(array)}{_dtype_part(tensor, array)}{_history(tensor)})"
+
+
+def line_width() -> int:
+    """Return how long a line may become when a tensor is printed."""
+    return int(_options["linewidth"])
+
+
+def elements(array: Any) -> str:
+    """Return the elements of an array as a tensor of them prints."""
     if array.dtype.kind == "V":
         array = array.astype(np.float32)
-    prefix = f"{'Parameter containing:' + chr(10) if type(tensor).__name__ == 'Parameter' else ''}tensor("
     with np.errstate(all="ignore"):
         body = np.array2string(
             array, separator=", ", prefix="tensor(", max_line_width=_options["linewidth"],
             threshold=_options["threshold"], edgeitems=_options["edgeitems"], formatter=_formatter(_shown(array)),
         ) if array.size or array.ndim == 1 else "[]"  # fmt: skip
-    suffix = "" if array.size else f", size={tuple(array.shape)}" if array.ndim != 1 else ""
+    body = body.replace(", ..., ", ",  ..., ")  # as PyTorch sets it
+    return body + ("" if array.size else f", size={tuple(array.shape)}" if array.ndim != 1 else "")
+
+
+def _dtype_part(tensor: Any, array: Any) -> str:
+    """Return the dtype and the device of a tensor, as far as they differ from the defaults."""
+    suffix = ""
     default = settings.default_dtype
     implied = (default, complex_of(default), int64, bool_) if array.size else (default,)
     if tensor.dtype not in implied:
         suffix += f", dtype={tensor.dtype}"
     if devices.several and index_of(array.dtype):
         suffix += f", device='{tensor.device}'"
+    return suffix
+
+
+def _history(tensor: Any) -> str:
+    """Return what the tape knows of a tensor."""
     if tensor.grad_fn is not None:
-        suffix += f", grad_fn=<{tensor.grad_fn.name()}>"
-    elif tensor.requires_grad:
-        suffix += ", requires_grad=True"
-    return f"{prefix}{body}{suffix})"
+        return f", grad_fn=<{tensor.grad_fn.name()}>"
+    return ", requires_grad=True" if tensor.requires_grad else ""

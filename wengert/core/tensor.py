@@ -17,7 +17,7 @@ from wengert.array.layout import channels_last, channels_last_3d, has_order, is_
 from wengert.array.shape import Size, axis_of
 from wengert.core.legacy import legacy_array
 from wengert.core.methods import Absent, TensorMethods
-from wengert.core.node import InferenceVersion, Leaf, Node, Output, Version
+from wengert.core.node import InferenceVersion, Leaf, Node, Output, Version, warn_unless_retained
 from wengert.core.place import here
 from wengert.core.printing import format_tensor
 from wengert.core.registry import ops
@@ -200,23 +200,22 @@ class Tensor(TensorMethods):
     @property
     def is_leaf(self) -> bool:
         """True if no recorded operator made it."""
-        node = self._node if self._view is None else refresh(self)
-        return node is None or isinstance(node, Leaf)
+        return isinstance(self._node if self._view is None else refresh(self), Leaf | None)
 
     @property
     def grad_fn(self) -> Any:
         """The record of the operator that made it, or None for a leaf."""
         node = self._node if self._view is None else refresh(self)
-        if isinstance(node, Output):
-            return node.inputs[0]
-        return None if isinstance(node, Leaf) else node
+        return node.inputs[0] if isinstance(node, Output) else None if isinstance(node, Leaf) else node
 
     @property
     def grad(self) -> "Tensor | None":
-        """The gradient accumulated by ``backward``, or None."""
+        """The gradient accumulated by ``backward``, or None; a warning says so where none will ever be."""
         captures = thread.state.captures
         if captures is not None:
             captures.touched(self)
+        if self._grad is None and not isinstance(self._node, Leaf | None):
+            warn_unless_retained(self._node, self)
         return self._grad
 
     @grad.setter
@@ -390,7 +389,8 @@ class Tensor(TensorMethods):
             raise RuntimeError("only leaf tensors can be deep-copied; use .detach().clone() for a computed one")
         if id(self) in memo:
             return memo[id(self)]
-        copied: Tensor = from_array(raw(self, "deepcopy()").copy(), type(self))
+        held = raw(self, "deepcopy()") if isinstance(self._payload, np.ndarray) else self._payload
+        copied: Tensor = from_array(held.copy(), type(self))
         memo[id(self)] = copied
         copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
         if self.requires_grad:

@@ -30,7 +30,7 @@ from wengert.data.sampler import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
-from wengert.data.schema import Column
+from wengert.data.schema import Column, schema_from_dict, schema_to_dict
 from wengert.data.table import Table, TableDataset
 from wengert.data.workers import WorkerInfo, get_worker_info
 
@@ -63,6 +63,8 @@ __all__ = [
     "read_csv",
     "read_parquet",
     "scan_csv",
+    "schema_from_dict",
+    "schema_to_dict",
     "transforms",
 ]
 

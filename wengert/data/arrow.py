@@ -27,6 +27,12 @@ def from_arrow(table: Any, *, schema: Schema | None = None, missing: Missing = "
     Raises:
         ValueError: for a null, naming column and row. TypeError: for a column of another type, and what is no Arrow table.
         MissingExtraError: if pyarrow is not installed.
+
+    Example:
+        >>> import wengert as wg
+        >>> import pyarrow as pa  # doctest: +SKIP
+        >>> wg.data.from_arrow(pa.table({"city": ["Rome", "Oslo"], "rooms": [3, 4]}))  # doctest: +SKIP
+        Table(2 rows; city: 2 words: 'Oslo', 'Rome'; rooms: int64)
     """
     pa = require("pyarrow", "data")
     if isinstance(table, pa.RecordBatch):
@@ -45,7 +51,13 @@ def read_parquet(
     source: str | os.PathLike[str], *, columns: Sequence[str] | None = None, schema: Schema | None = None,
     missing: Missing = "error",
 ) -> Table:  # fmt: skip
-    """Read a Parquet file, or some of its columns; arguments and errors are those of :func:`from_arrow`."""
+    """Read a Parquet file, or some of its columns; arguments and errors are those of :func:`from_arrow`.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.data.read_parquet("homes.parquet", columns=["size", "price"])  # doctest: +SKIP
+        Table(200 rows; size: int64; price: float64)
+    """
     parquet = require("pyarrow.parquet", "data")
     names = parquet.read_schema(source).names
     if unknown := [name for name in columns or () if name not in names]:

@@ -96,6 +96,14 @@ def scan_csv(
     """Return what the columns of a CSV file hold, without holding the file: one pass, and a second one for words.
 
     Arguments and errors are those of :func:`read_csv`; the file must be a path.
+
+    Example:
+        >>> import wengert as wg
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "homes.csv")
+        >>> _ = path.write_text("size,city\\n50,Rome\\n90.5,Oslo\\n")
+        >>> wg.data.scan_csv(path)
+        {'size': float64, 'city': 2 words: 'Oslo', 'Rome'}
     """
     file = _File(_path("scan_csv", source), columns, missing, missing_words, names, delimiter, encoding)
     kinds, some = Kinds(file.names), False
@@ -154,8 +162,8 @@ class CSVStream(IterableDataset[Any]):
         self.schema = _chosen(self._file, schema)
         self._arguments = (target, features, dtype)
         empty = self._dataset(_Cells([], {name: [] for name in self._file.names}))  # wrong names are named here
-        self.numeric, self.categorical, self.cardinalities = empty.numeric, empty.categorical, empty.cardinalities
-        self.classes = empty.classes
+        self.features, self.numeric, self.categorical = empty.features, empty.numeric, empty.categorical
+        self.cardinalities, self.classes = empty.cardinalities, empty.classes
 
     def __iter__(self) -> Iterator[Any]:
         worker = get_worker_info()

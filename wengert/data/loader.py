@@ -1,8 +1,11 @@
-"""The loader: batches of a dataset, made here or ahead of time by worker threads."""
+"""The loader: batches of a dataset, made here or ahead of time by worker threads or processes."""
 
+import multiprocessing
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
+from multiprocessing.context import BaseContext
 from typing import Any
 
 from wengert.core.generator import Generator
@@ -10,6 +13,7 @@ from wengert.core.registry import ops
 from wengert.data.collate import default_collate, default_convert
 from wengert.data.dataset import IterableDataset
 from wengert.data.fetch import IndexFetcher, StreamFetcher
+from wengert.data.processes import ProcessWorkers
 from wengert.data.sampler import BatchSampler, RandomSampler, SequentialSampler, check_positive
 from wengert.data.workers import END, Epoch, Workers, drawing_from
 
@@ -22,8 +26,10 @@ class DataLoader:
     """Iterates over a dataset in batches; each ``for`` loop over it is one epoch.
 
     The order depends on the sampler and the generator alone, never on the workers. Workers are threads: they share
-    the dataset's memory, and run in parallel where the work releases the interpreter lock (NumPy, reading files). Random
-    numbers that the dataset draws (``wg.rand``, transforms) depend on the epoch's seed and the number of the batch alone.
+    the dataset's memory, and run in parallel where the work releases the interpreter lock (NumPy, reading files). With a
+    ``multiprocessing_context`` they are processes, for datasets that work in Python itself; their arrays come back through
+    shared memory. Random numbers that the dataset draws (``wg.rand``, transforms) depend on the epoch's seed and the
+    number of the batch alone.
 
     Args:
         dataset: anything with ``__getitem__`` and ``__len__``, or an :class:`IterableDataset`.
@@ -33,7 +39,10 @@ class DataLoader:
         collate_fn: makes a batch of a list of samples (default: :func:`default_collate`).
         generator: gives each epoch its seed, on which the random order and the workers' generators depend (default:
             the global generator).
-        num_workers: how many threads prepare batches ahead; 0 prepares each when it is asked for.
+        num_workers: how many workers prepare batches ahead; 0 prepares each when it is asked for.
+        multiprocessing_context: "spawn", "forkserver", "fork" or a context of ``multiprocessing``: workers are processes
+            that are started so. All but "fork" pickle dataset, collate_fn and worker_init_fn; a script needs its
+            ``if __name__ == "__main__":`` then.
         prefetch_factor: batches prepared ahead per worker (default 2).
         timeout: seconds to wait for a worker's batch; 0 waits for ever.
         worker_init_fn: called with the worker's number in each worker when it starts.
@@ -61,7 +70,8 @@ class DataLoader:
         worker_init_fn: Callable[[int], Any] | None = None, multiprocessing_context: Any = None, generator: Any = None,
         *, prefetch_factor: int | None = None, persistent_workers: bool = False, in_order: bool = True,
     ) -> None:  # fmt: skip
-        _check_workers(num_workers, prefetch_factor, persistent_workers, timeout, multiprocessing_context)
+        _check_workers(num_workers, prefetch_factor, persistent_workers, timeout)
+        self.multiprocessing_context = _context(multiprocessing_context, num_workers)
         if pin_memory:
             warnings.warn("pin_memory=True has no effect: there is no device memory to copy to", stacklevel=2)
         self._stream = isinstance(dataset, IterableDataset)
@@ -93,7 +103,7 @@ class DataLoader:
         self._shuffle = bool(shuffle)
         self._batched = batch_size is not None or batch_sampler is not None
         self.collate_fn: Callable[[Any], Any] = collate_fn or (default_collate if self._batched else default_convert)
-        self._workers: Workers | None = None
+        self._workers: Any = None
         self._seed: int | None = None  # of the epoch that is running, and how many of its batches were given
         self._given = 0
         self._resumed: tuple[int, int] | None = None
@@ -189,13 +199,20 @@ class DataLoader:
         order = RandomSampler(self.dataset, generator=Generator().manual_seed(seed))
         return iter(order if self.batch_size is None else BatchSampler(order, self.batch_size, self.drop_last))
 
-    def _fetcher(self) -> Callable[[Any], Any]:
+    def _fetcher(self) -> Callable[[], Callable[[Any], Any]]:
+        """What makes a fetcher for an epoch, and can be sent to another process."""
         if self._stream:
-            return StreamFetcher(self.dataset, self.batch_size, self.drop_last, self.collate_fn)
-        return IndexFetcher(self.dataset, self._batched, self.collate_fn)
+            return partial(StreamFetcher, self.dataset, self.batch_size, self.drop_last, self.collate_fn)
+        return partial(IndexFetcher, self.dataset, self._batched, self.collate_fn)
+
+    def _started(self) -> Any:
+        """New workers."""
+        options = self.num_workers, self.dataset, self.worker_init_fn, self._fetcher()
+        context = self.multiprocessing_context
+        return Workers(*options) if context is None else ProcessWorkers(context, *options)
 
     def _here(self, requests: Iterator[Any], seed: int, first: int) -> Iterator[Any]:
-        fetch = self._fetcher()
+        fetch = self._fetcher()()
         for number, request in enumerate(requests, first):
             with drawing_from(Generator().manual_seed(seed + number)):
                 batch = fetch(request)
@@ -205,12 +222,11 @@ class DataLoader:
 
     def _ahead(self, requests: Iterator[Any], seed: int, first: int) -> Iterator[Any]:
         """Let workers prepare batches while the caller uses those before."""
-        workers = self._workers or Workers(self.num_workers, self.dataset, self.worker_init_fn)
+        workers = self._workers or self._started()
         if self.persistent_workers:
             self._workers = workers
         assert self.prefetch_factor is not None
-        fetchers = [self._fetcher() for _ in range(self.num_workers)]
-        epoch = Epoch(workers, fetchers, requests, seed, first, self.prefetch_factor * self.num_workers)
+        epoch = Epoch(workers, requests, seed, first, self.prefetch_factor * self.num_workers)
         try:
             while (batch := epoch.take(self.timeout or None)) is not END:
                 yield batch
@@ -266,9 +282,23 @@ def _check_order(
         check_positive("batch_size", batch_size)
 
 
-def _check_workers(
-    num_workers: Any, prefetch_factor: int | None, persistent: bool, timeout: float, context: Any
-) -> None:
+def _context(given: Any, num_workers: int) -> BaseContext | None:
+    """The context of ``multiprocessing`` of this name. ValueError if there is none, TypeError if it is no name."""
+    if given is None or isinstance(given, BaseContext):
+        found = given
+    elif not isinstance(given, str):
+        raise TypeError(f"multiprocessing_context must be a start method or a context, got {given!r}")
+    elif given not in multiprocessing.get_all_start_methods():
+        methods = ", ".join(multiprocessing.get_all_start_methods())
+        raise ValueError(f"multiprocessing_context must be one of {methods}, got {given!r}")
+    else:
+        found = multiprocessing.get_context(given)
+    if found is not None and num_workers == 0:
+        raise ValueError("multiprocessing_context needs num_workers > 0")
+    return found
+
+
+def _check_workers(num_workers: Any, prefetch_factor: int | None, persistent: bool, timeout: float) -> None:
     if not isinstance(num_workers, int) or num_workers < 0:
         raise ValueError(f"num_workers must be an int of 0 or more, got {num_workers!r}")
     if num_workers > _MOST_WORKERS:
@@ -281,5 +311,3 @@ def _check_workers(
         raise ValueError(f"prefetch_factor must be at least 1, got {prefetch_factor}")
     if persistent and num_workers == 0:
         raise ValueError("persistent_workers needs num_workers > 0")
-    if context is not None:
-        raise ValueError("multiprocessing_context: the workers of this loader are threads, not processes")

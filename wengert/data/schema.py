@@ -12,9 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wengert.array.dtype import BOOL, FLOAT, INTEGER, DType, bool_, float64, int64
+from wengert.array.dtype import BOOL, FLOAT, INTEGER, DType, bool_, float64, int64, to_dtype
 
-__all__ = ["MISSING", "Column", "Kinds", "Schema", "column_of", "encode", "parse"]
+__all__ = [
+    "MISSING", "Column", "Kinds", "Schema", "column_of", "encode", "parse", "schema_from_dict", "schema_to_dict",
+]  # fmt: skip
 
 MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"})  # the texts that stand for no value
 
@@ -40,6 +42,14 @@ class Column:
 
     Attributes:
         dtype: of the numbers, or of the positions. vocabulary: the words in order; None for numbers.
+
+    Example:
+        >>> import wengert as wg
+        >>> table = wg.data.Table({"city": ["Rome", "Oslo"], "rooms": [3, 4]})
+        >>> table.schema["city"], table.schema["rooms"]
+        (2 words: 'Oslo', 'Rome', int64)
+        >>> wg.data.Column(wg.int64, ("no", "yes")).vocabulary
+        ('no', 'yes')
     """
 
     dtype: DType
@@ -54,6 +64,39 @@ class Column:
 
 Schema = Mapping[str, Column]
 Where = Callable[[int], str]  # says where the i-th cell of a column stands
+
+
+def schema_to_dict(schema: Schema) -> dict[str, Any]:
+    """Return a schema as plain values, for :func:`wengert.save` or JSON beside the model that was trained on it.
+
+    Example:
+        >>> import wengert as wg
+        >>> table = wg.data.Table({"city": ["Rome", "Oslo"], "rooms": [3, 4]})
+        >>> saved = wg.data.schema_to_dict(table.schema)
+        >>> saved
+        {'city': {'dtype': 'int64', 'vocabulary': ['Oslo', 'Rome']}, 'rooms': {'dtype': 'int64', 'vocabulary': None}}
+        >>> wg.data.schema_from_dict(saved) == table.schema
+        True
+    """
+    return {
+        name: {"dtype": column.dtype.name, "vocabulary": None if column.vocabulary is None else list(column.vocabulary)}
+        for name, column in schema.items()
+    }
+
+
+def schema_from_dict(saved: Mapping[str, Any]) -> dict[str, Column]:
+    """Return the schema that :func:`schema_to_dict` wrote down.
+
+    Raises:
+        KeyError: if an entry is missing. TypeError: for a dtype that does not exist.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.data.schema_from_dict({"size": {"dtype": "float32", "vocabulary": None}})
+        {'size': float32}
+    """
+    columns = {name: (to_dtype(entry["dtype"]), entry["vocabulary"]) for name, entry in saved.items()}
+    return {name: Column(dtype, None if words is None else tuple(words)) for name, (dtype, words) in columns.items()}
 
 
 class Kinds:

@@ -110,6 +110,8 @@ class TableDataset(TensorDataset):
         dtype: of the numbers (default: the default dtype).
 
     Attributes:
+        features: the names of the columns to predict from, in order: ``read_csv(path, columns=data.features,
+            schema=table.schema)`` reads what a model that was trained on ``data`` takes.
         numeric, categorical: the names of the columns in ``numbers`` and in ``codes``.
         cardinalities: how many words each column in ``codes`` has.
         classes: the words of the target; None where it is no word.
@@ -147,6 +149,7 @@ class TableDataset(TensorDataset):
         for name in (*features, *targets):
             table[name]  # names what is missing
         self.schema = table.schema
+        self.features = features
         self.numeric = [name for name in features if table.schema[name].vocabulary is None]
         self.categorical = [name for name in features if table.schema[name].vocabulary is not None]
         self.cardinalities = [len(table.schema[name].vocabulary or ()) for name in self.categorical]

@@ -1,6 +1,6 @@
-"""Worker threads that make batches ahead of time.
+"""Worker threads that make batches ahead of time, and the queue of the batches that workers of any kind are making.
 
-Each worker is a thread with a queue of its own, so that what is asked of one worker is done in order; batches go to
+Each worker has a queue of its own, so that what is asked of one worker is done in order; batches go to
 the workers in turn. A stream is iterated by every worker, and a worker whose stream has ended gets no more turns.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from wengert.core.generator import Generator
 from wengert.core.state import thread
 
-__all__ = ["END", "Epoch", "WorkerInfo", "Workers", "drawing_from", "get_worker_info"]
+__all__ = ["END", "Epoch", "Worker", "WorkerInfo", "Workers", "drawing_from", "get_worker_info"]
 
 Fetch = Callable[[Any], Any]
 
@@ -45,7 +45,17 @@ _current = _Current()
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """Return what a dataset needs to know inside a worker; None outside workers."""
+    """Return what a dataset needs to know inside a worker; None outside workers.
+
+    Example:
+        >>> import wengert as wg
+        >>> class Numbers(wg.utils.data.IterableDataset):
+        ...     def __iter__(self):
+        ...         info = wg.utils.data.get_worker_info()
+        ...         yield from range(8) if info is None else range(info.id, 8, info.num_workers)
+        >>> [batch.tolist() for batch in wg.utils.data.DataLoader(Numbers(), batch_size=4, num_workers=2)]
+        [[0, 2, 4, 6], [1, 3, 5, 7]]
+    """
     return _current.info
 
 
@@ -59,32 +69,50 @@ def drawing_from(generator: Generator) -> Iterator[None]:
         thread.state.generator = before
 
 
-class Workers:
-    """A fixed number of worker threads."""
+class Worker:
+    """One worker: it runs requests, with random numbers and :func:`get_worker_info` as they have to be there."""
 
-    def __init__(self, count: int, dataset: Any, init: Callable[[int], Any] | None) -> None:
-        self.count, self.dataset, self.init = count, dataset, init
-        self._threads = [ThreadPoolExecutor(1, f"wengert-data-{i}") for i in range(count)]
-        self._started = [False] * count
+    def __init__(self, number: int, count: int, dataset: Any, init: Callable[[int], Any] | None) -> None:
+        self.number, self.count, self.dataset, self.init = number, count, dataset, init
+        self.started = False
 
-    def submit(self, worker: int, seed: int, number: int, fetch: Fetch, request: Any) -> "Future[Any]":
-        """Ask a worker for batch ``number`` of an epoch."""
-        return self._threads[worker].submit(self._run, worker, seed, number, fetch, request)
-
-    def _run(self, worker: int, seed: int, number: int, fetch: Fetch, request: Any) -> Any:
+    def run(self, seed: int, number: int, fetch: Fetch, request: Any) -> Any:
+        """Make batch ``number`` of an epoch. What is raised gets a note that names worker and batch."""
         generator = thread.state.generator = Generator().manual_seed(seed + number)  # plain wg.rand draws from it too
-        _current.info = WorkerInfo(worker, self.count, seed + worker, self.dataset, generator)
+        _current.info = WorkerInfo(self.number, self.count, seed + self.number, self.dataset, generator)
         try:
-            if not self._started[worker]:
-                self._started[worker] = True
+            if not self.started:
+                self.started = True
                 if self.init is not None:
-                    self.init(worker)
+                    self.init(self.number)
             return fetch(request)
         except Exception as error:
-            error.add_note(f"in worker {worker} of a DataLoader, making batch {number} of {request}")
+            error.add_note(f"in worker {self.number} of a DataLoader, making batch {number} of {request}")
             raise
         finally:
             _current.info = None
+
+
+class Workers:
+    """A fixed number of worker threads."""
+
+    def __init__(
+        self, count: int, dataset: Any, init: Callable[[int], Any] | None, make_fetcher: Callable[[], Fetch]
+    ) -> None:  # fmt: skip
+        self.count, self.make_fetcher = count, make_fetcher
+        self._workers = [Worker(i, count, dataset, init) for i in range(count)]
+        self._threads = [ThreadPoolExecutor(1, f"wengert-data-{i}") for i in range(count)]
+
+    def begin(self) -> list[Any]:
+        """Return the fetchers of a new epoch, one per worker."""
+        return [self.make_fetcher() for _ in range(self.count)]
+
+    def submit(self, worker: int, seed: int, number: int, fetch: Fetch, request: Any) -> "Future[Any]":
+        """Ask a worker for batch ``number`` of an epoch."""
+        return self._threads[worker].submit(self._workers[worker].run, seed, number, fetch, request)
+
+    def finished(self, fetchers: Sequence[Any]) -> None:
+        """Note that an epoch is over: what threads hold of it goes by itself."""
 
     def close(self) -> None:
         """Let the threads end as soon as they have finished what they are doing; what waits is dropped."""
@@ -96,18 +124,18 @@ class Epoch:
     """One pass over the requests: a queue of batches that workers are making, in the order of the requests.
 
     Args:
-        workers: the threads. fetchers: one per worker, to make a batch of a request.
-        requests: what is asked for. seed: of the epoch. number: of the first batch.
+        workers: threads or processes. requests: what is asked for. seed: of the epoch. number: of the first batch.
         limit: how many batches may be under way.
     """
 
     def __init__(
-        self, workers: Workers, fetchers: Sequence[Fetch], requests: Iterator[Any], seed: int, number: int, limit: int
-    ) -> None:
-        self.workers, self.fetchers, self.requests = workers, fetchers, requests
+        self, workers: Any, requests: Iterator[Any], seed: int, number: int, limit: int
+    ) -> None:  # fmt: skip
+        self.workers, self.requests = workers, requests
+        self.fetchers = workers.begin()
         self.seed, self.number, self.limit = seed, number, limit
         self.active = deque(range(workers.count))  # whose turn it is, without workers whose stream has ended
-        self.pending: deque[tuple[int, Future[Any]]] = deque()
+        self.pending: deque[tuple[int, Any]] = deque()
 
     def _ask(self) -> None:
         """Give requests to the workers in turn until enough batches are under way."""
@@ -148,3 +176,4 @@ class Epoch:
         """Drop what has not begun."""
         for _, future in self.pending:
             future.cancel()
+        self.workers.finished(self.fetchers)

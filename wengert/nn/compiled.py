@@ -23,6 +23,13 @@ class CompiledModule(Module):
 
     Args:
         module: the module. calls: what runs in its place when it is called.
+
+    Example:
+        >>> import wengert as wg
+        >>> layer = wg.nn.Linear(2, 1)
+        >>> fast = wg.compile(layer)
+        >>> type(fast).__name__, fast.weight is layer.weight, list(fast.state_dict())
+        ('CompiledModule', True, ['_orig_mod.weight', '_orig_mod.bias'])
     """
 
     def __init__(self, module: Module, calls: Any) -> None:

@@ -26,8 +26,6 @@ class _Table(Module):
         super().__init__()
         if padding_idx is not None and not -num_embeddings <= as_int(padding_idx, "padding_idx") < num_embeddings:
             raise ValueError(f"padding_idx {padding_idx} is outside a table of {num_embeddings} rows")
-        if sparse:
-            raise NotImplementedError(f"{type(self).__name__}(sparse=True): sparse gradients are not supported yet")
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.padding_idx = padding_idx + num_embeddings if padding_idx is not None and padding_idx < 0 else padding_idx
@@ -74,13 +72,13 @@ class Embedding(_Table):
         padding_idx: a row that gets no gradient; it starts at zero.
         max_norm: rows that are looked up are first scaled down, in place, to at most this ``norm_type`` norm.
         scale_grad_by_freq: divide a row's gradient by how often it was looked up.
-        sparse: sparse gradients, not supported yet.
+        sparse: let the gradient of the table be a COO tensor of the rows that were looked up.
 
     Shape:
         indices (*) → (*, embedding_dim).
 
     Raises:
-        ValueError: for a padding index or a weight that does not fit. NotImplementedError: for ``sparse=True``.
+        ValueError: for a padding index or a weight that does not fit.
 
     Example:
         >>> import wengert as wg
@@ -117,7 +115,8 @@ class Embedding(_Table):
 
     def extra_repr(self) -> str:
         """Sizes, and every setting that differs from its default."""
-        return ", ".join([f"{self.num_embeddings}, {self.embedding_dim}", *self._padding(), *self._settings()])
+        sizes, sparse = f"{self.num_embeddings}, {self.embedding_dim}", ["sparse=True"] * self.sparse
+        return ", ".join([sizes, *self._padding(), *self._settings(), *sparse])
 
 
 class EmbeddingBag(_Table):

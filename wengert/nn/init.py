@@ -36,7 +36,14 @@ _skipping = _Skipping()
 
 @contextmanager
 def skipped() -> Iterator[None]:
-    """Leave tensors as they are inside the block: layers that are made in it keep whatever is in their memory."""
+    """Leave tensors as they are inside the block: layers that are made in it keep whatever is in their memory.
+
+    Example:
+        >>> import wengert as wg
+        >>> with wg.nn.init.skipped():
+        ...     wg.nn.init.ones_(wg.zeros(2))
+        tensor([0., 0.])
+    """
     _skipping.depth += 1
     try:
         yield
@@ -90,14 +97,26 @@ def calculate_gain(nonlinearity: str, param: Any = None) -> float:
 
 @_filling
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill ``tensor`` with numbers uniform on [a, b) and return it."""
+    """Fill ``tensor`` with numbers uniform on [a, b) and return it.
+
+    Example:
+        >>> import wengert as wg
+        >>> bool((wg.nn.init.uniform_(wg.empty(100), -1, 2).abs() <= 2).all())
+        True
+    """
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
 @_filling
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill ``tensor`` with normal numbers and return it."""
+    """Fill ``tensor`` with normal numbers and return it.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.nn.init.normal_(wg.empty(10_000), mean=3.0, std=0.1).mean().round().item()
+        3.0
+    """
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
@@ -106,7 +125,13 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
-    """Fill ``tensor`` with normal numbers kept to [a, b], by the inverse of the distribution function; return it."""
+    """Fill ``tensor`` with normal numbers kept to [a, b], by the inverse of the distribution function; return it.
+
+    Example:
+        >>> import wengert as wg
+        >>> bool((wg.nn.init.trunc_normal_(wg.empty(1000), std=2.0, a=-1.0, b=1.0).abs() <= 1).all())
+        True
+    """
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
             f"trunc_normal_: the mean {mean} is more than 2 std from [{a}, {b}]; the values may be distributed wrongly",
@@ -120,24 +145,49 @@ def trunc_normal_(
 
 @_filling
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Fill ``tensor`` with ``val`` and return it."""
+    """Fill ``tensor`` with ``val`` and return it.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.nn.init.constant_(wg.empty(2), 0.5)
+        tensor([0.5000, 0.5000])
+    """
     with no_grad():
         return tensor.fill_(val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Fill ``tensor`` with ones and return it."""
+    """Fill ``tensor`` with ones and return it.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.nn.init.ones_(wg.empty(2))
+        tensor([1., 1.])
+    """
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fill ``tensor`` with zeros and return it."""
+    """Fill ``tensor`` with zeros and return it.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.nn.init.zeros_(wg.empty(2))
+        tensor([0., 0.])
+    """
     return constant_(tensor, 0.0)
 
 
 @_filling
 def eye_(tensor: Tensor) -> Tensor:
-    """Fill a matrix with the identity (ones on the diagonal) and return it. ValueError unless it has 2 dimensions."""
+    """Fill a matrix with the identity (ones on the diagonal) and return it. ValueError unless it has 2 dimensions.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.nn.init.eye_(wg.empty(2, 3))
+        tensor([[1., 0., 0.],
+                [0., 1., 0.]])
+    """
     _check_ndim("eye_", tensor, (2,))
     with no_grad():
         tensor.zero_().diagonal().fill_(1.0)
@@ -154,6 +204,13 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
     Raises:
         ValueError: for another number of dimensions, or output channels that ``groups`` does not divide.
+
+    Example:
+        >>> import wengert as wg
+        >>> x = wg.randn(1, 2, 5)
+        >>> weight = wg.nn.init.dirac_(wg.empty(2, 2, 3))
+        >>> bool((wg.nn.functional.conv1d(x, weight, padding=1) == x).all())
+        True
     """
     _check_ndim("dirac_", tensor, (3, 4, 5))
     out_channels, in_channels, *kernel = tensor.shape
@@ -191,13 +248,25 @@ def _fan(tensor: Tensor, mode: str) -> int:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill ``tensor`` uniformly on [-a, a] with a = gain · √(6 / (fan_in + fan_out)) and return it."""
+    """Fill ``tensor`` uniformly on [-a, a] with a = gain · √(6 / (fan_in + fan_out)) and return it.
+
+    Example:
+        >>> import wengert as wg
+        >>> bool((wg.nn.init.xavier_uniform_(wg.empty(3, 3)).abs() <= 1).all())
+        True
+    """
     bound = gain * math.sqrt(6 / sum(_fans(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill ``tensor`` with normal numbers of std = gain · √(2 / (fan_in + fan_out)) and return it."""
+    """Fill ``tensor`` with normal numbers of std = gain · √(2 / (fan_in + fan_out)) and return it.
+
+    Example:
+        >>> import wengert as wg
+        >>> round(wg.nn.init.xavier_normal_(wg.empty(300, 200)).std().item(), 3)  # √(2 / 500)
+        0.063
+    """
     return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans(tensor))), generator)
 
 
@@ -209,6 +278,11 @@ def kaiming_uniform_(
     Args:
         a: the negative slope of the leaky ReLU that follows. mode: ``"fan_in"`` or ``"fan_out"``.
         nonlinearity: see :func:`calculate_gain`.
+
+    Example:
+        >>> import wengert as wg
+        >>> bool((wg.nn.init.kaiming_uniform_(wg.empty(8, 6), nonlinearity="relu").abs() <= 1).all())
+        True
     """
     root = math.sqrt(3)
     return _kaiming(tensor, a, mode, nonlinearity, lambda std: uniform_(tensor, -root * std, root * std, generator))
@@ -217,7 +291,13 @@ def kaiming_uniform_(
 def kaiming_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Fill ``tensor`` with normal numbers of std = gain / √fan and return it; arguments as :func:`kaiming_uniform_`."""
+    """Fill ``tensor`` with normal numbers of std = gain / √fan and return it; arguments as :func:`kaiming_uniform_`.
+
+    Example:
+        >>> import wengert as wg
+        >>> round(wg.nn.init.kaiming_normal_(wg.empty(300, 200), nonlinearity="relu").std().item(), 2)  # √(2 / 200)
+        0.1
+    """
     return _kaiming(tensor, a, mode, nonlinearity, lambda std: normal_(tensor, 0.0, std, generator))
 
 
@@ -230,7 +310,14 @@ def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str, fill: Calla
 
 @_filling
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """Fill ``tensor``, seen as a matrix (first dimension × the rest), with orthonormal rows or columns; return it."""
+    """Fill ``tensor``, seen as a matrix (first dimension × the rest), with orthonormal rows or columns; return it.
+
+    Example:
+        >>> import wengert as wg
+        >>> w = wg.nn.init.orthogonal_(wg.empty(2, 3))
+        >>> bool(wg.allclose(w @ w.T, wg.eye(2), atol=1e-6))
+        True
+    """
     if tensor.ndim < 2:
         raise ValueError(f"orthogonal_: expected 2 or more dimensions, got shape {tuple(tensor.shape)}")
     if tensor.numel() == 0:
@@ -247,7 +334,13 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
 @_filling
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Fill a matrix with normal numbers and set the fraction ``sparsity`` of each column to zero; return it."""
+    """Fill a matrix with normal numbers and set the fraction ``sparsity`` of each column to zero; return it.
+
+    Example:
+        >>> import wengert as wg
+        >>> (wg.nn.init.sparse_(wg.empty(10, 2), sparsity=0.3) == 0).sum(0)
+        tensor([3, 3])
+    """
     _check_ndim("sparse_", tensor, (2,))
     rows, columns = tensor.shape
     zeros = math.ceil(sparsity * rows)

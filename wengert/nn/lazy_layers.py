@@ -141,13 +141,25 @@ class LazyConv1d(_LazyForward, Conv1d):
 
 
 class LazyConv2d(_LazyForward, Conv2d):
-    """A :class:`Conv2d` that finds ``in_channels`` from the first input."""
+    """A :class:`Conv2d` that finds ``in_channels`` from the first input.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.nn.LazyConv2d(4, 3)(wg.zeros(1, 2, 8, 8)).shape
+        wengert.Size([1, 4, 6, 6])
+    """
 
     cls_to_become = Conv2d
 
 
 class LazyConv3d(_LazyForward, Conv3d):
-    """A :class:`Conv3d` that finds ``in_channels`` from the first input."""
+    """A :class:`Conv3d` that finds ``in_channels`` from the first input.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.nn.LazyConv3d(4, 3)(wg.zeros(1, 2, 8, 8, 8)).shape
+        wengert.Size([1, 4, 6, 6, 6])
+    """
 
     cls_to_become = Conv3d
 
@@ -165,13 +177,25 @@ class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
 
 
 class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d):
-    """A :class:`ConvTranspose2d` that finds ``in_channels`` from the first input."""
+    """A :class:`ConvTranspose2d` that finds ``in_channels`` from the first input.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.nn.LazyConvTranspose2d(4, 3)(wg.zeros(1, 2, 8, 8)).shape
+        wengert.Size([1, 4, 10, 10])
+    """
 
     cls_to_become = ConvTranspose2d
 
 
 class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
-    """A :class:`ConvTranspose3d` that finds ``in_channels`` from the first input."""
+    """A :class:`ConvTranspose3d` that finds ``in_channels`` from the first input.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.nn.LazyConvTranspose3d(4, 3)(wg.zeros(1, 2, 8, 8, 8)).shape
+        wengert.Size([1, 4, 10, 10, 10])
+    """
 
     cls_to_become = ConvTranspose3d
 
@@ -237,13 +261,27 @@ class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
 
 
 class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
-    """A :class:`BatchNorm2d` that finds ``num_features`` from the first input."""
+    """A :class:`BatchNorm2d` that finds ``num_features`` from the first input.
+
+    Example:
+        >>> import wengert as wg
+        >>> layer = wg.nn.LazyBatchNorm2d()
+        >>> layer(wg.zeros(4, 3, 8, 8)).shape, layer.num_features
+        (wengert.Size([4, 3, 8, 8]), 3)
+    """
 
     cls_to_become = BatchNorm2d
 
 
 class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
-    """A :class:`BatchNorm3d` that finds ``num_features`` from the first input."""
+    """A :class:`BatchNorm3d` that finds ``num_features`` from the first input.
+
+    Example:
+        >>> import wengert as wg
+        >>> layer = wg.nn.LazyBatchNorm3d()
+        >>> layer(wg.zeros(4, 3, 8, 8, 8)).shape, layer.num_features
+        (wengert.Size([4, 3, 8, 8, 8]), 3)
+    """
 
     cls_to_become = BatchNorm3d
 
@@ -258,21 +296,42 @@ class _LazyInstanceNorm(_LazyNorm):
 
 
 class LazyInstanceNorm1d(_LazyInstanceNorm, InstanceNorm1d):
-    """An :class:`InstanceNorm1d`, with weights and statistics, that finds ``num_features`` from the first input."""
+    """An :class:`InstanceNorm1d`, with weights and statistics, that finds ``num_features`` from the first input.
+
+    Example:
+        >>> import wengert as wg
+        >>> layer = wg.nn.LazyInstanceNorm1d()
+        >>> layer(wg.zeros(4, 3, 8)).shape, layer.num_features
+        (wengert.Size([4, 3, 8]), 3)
+    """
 
     _dims = 1
     cls_to_become = InstanceNorm1d
 
 
 class LazyInstanceNorm2d(_LazyInstanceNorm, InstanceNorm2d):
-    """An :class:`InstanceNorm2d`, with weights and statistics, that finds ``num_features`` from the first input."""
+    """An :class:`InstanceNorm2d`, with weights and statistics, that finds ``num_features`` from the first input.
+
+    Example:
+        >>> import wengert as wg
+        >>> layer = wg.nn.LazyInstanceNorm2d()
+        >>> layer(wg.zeros(4, 3, 8, 8)).shape, layer.num_features
+        (wengert.Size([4, 3, 8, 8]), 3)
+    """
 
     _dims = 2
     cls_to_become = InstanceNorm2d
 
 
 class LazyInstanceNorm3d(_LazyInstanceNorm, InstanceNorm3d):
-    """An :class:`InstanceNorm3d`, with weights and statistics, that finds ``num_features`` from the first input."""
+    """An :class:`InstanceNorm3d`, with weights and statistics, that finds ``num_features`` from the first input.
+
+    Example:
+        >>> import wengert as wg
+        >>> layer = wg.nn.LazyInstanceNorm3d()
+        >>> layer(wg.zeros(4, 3, 8, 8, 8)).shape, layer.num_features
+        (wengert.Size([4, 3, 8, 8, 8]), 3)
+    """
 
     _dims = 3
     cls_to_become = InstanceNorm3d

@@ -126,7 +126,15 @@ class UninitializedParameter(_Uninitialized, Parameter):
 
 
 class UninitializedBuffer(_Uninitialized):
-    """A buffer whose shape is not known yet."""
+    """A buffer whose shape is not known yet.
+
+    Example:
+        >>> import wengert as wg
+        >>> from wengert.nn.uninitialized import is_lazy
+        >>> layer = wg.nn.LazyBatchNorm1d()
+        >>> type(layer.running_mean).__name__, is_lazy(layer.running_mean)
+        ('UninitializedBuffer', True)
+    """
 
     _becomes = Tensor
 

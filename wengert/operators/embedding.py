@@ -130,10 +130,8 @@ def row_weights(index: Integer, count: Any, padding_idx: Any, by_freq: Any, dtyp
     return weights[..., np.newaxis]
 
 
-def _check_table(name: str, input: Any, weight: Any, padding_idx: Any, sparse: bool) -> int | None:
+def _check_table(name: str, input: Any, weight: Any, padding_idx: Any) -> int | None:
     """Check the arguments that both functions have; return the padding row counted from the front."""
-    if sparse:
-        raise NotImplementedError(f"{name}(): sparse=True needs sparse tensors, which do not exist yet; leave it out")
     if weight.ndim != 2:
         raise ShapeError(f"{name}(): weight must be a table (rows, columns), got shape {tuple(weight.shape)}")
     if input.dtype.category != INTEGER:
@@ -172,7 +170,7 @@ def _renorm(weight: Any, index: Any, max_norm: float, norm_type: float) -> None:
         s(s.array([1]), (3, 2), max_norm=100.0), s.error(IndexError, "index 3 is out of bounds", s.array([3]), (3, 2)),
         s.error(TypeError, "must hold integers", (2,), (3, 2)),
         s.error(ValueError, "padding_idx=3", s.array([1]), (3, 2), padding_idx=3),
-        s.error(NotImplementedError, "sparse", s.array([1]), (3, 2), sparse=True),
+        s.error(NotImplementedError, "scale_grad_by_freq", s.array([1]), (3, 2), scale_grad_by_freq=True, sparse=True),
         s.error(RuntimeError, "must be a table", s.array([1]), (3,)),
     ],
 )  # fmt: skip
@@ -187,10 +185,11 @@ def embedding(
         padding_idx: a row that gets no gradient.
         max_norm: first scale the rows that are looked up, in the table, down to this norm of order ``norm_type``.
         scale_grad_by_freq: divide the gradient of a row by how often it is looked up.
+        sparse: let the gradient of the table be a COO tensor of the rows that were looked up; see :mod:`wengert.sparse`.
 
     Raises:
         IndexError: for a position outside the table. TypeError: if ``input`` does not hold integers.
-        NotImplementedError: for ``sparse=True``.
+        NotImplementedError: for ``scale_grad_by_freq`` of a sparse gradient.
 
     Example:
         >>> import wengert as wg
@@ -198,10 +197,18 @@ def embedding(
         tensor([[2., 3.],
                 [2., 3.]])
     """
-    padding = _check_table("embedding", input, weight, padding_idx, sparse)
+    padding = _check_table("embedding", input, weight, padding_idx)
     if max_norm is not None:
         _renorm(weight, input, max_norm, norm_type)
-    return ops.take_rows(weight, input, padding, bool(scale_grad_by_freq))
+    return _looked_up("embedding", weight, input, padding, bool(scale_grad_by_freq), sparse)
+
+
+def _looked_up(name: str, weight: Any, index: Any, padding: int | None, by_freq: bool, sparse: bool) -> Any:
+    if not sparse:
+        return ops.take_rows(weight, index, padding, by_freq)
+    if by_freq:
+        raise NotImplementedError(f"{name}(): scale_grad_by_freq is not possible for a sparse gradient")
+    return ops.looked_up(weight, index, padding)
 
 
 # ---- bags of rows
@@ -289,7 +296,8 @@ def embedding_bag(
         input: (bags, n), or (n,) with ``offsets``: where each bag starts, and with ``include_last_offset`` the end.
         weight: the table, (rows, columns). mode: ``"sum"``, ``"mean"`` or ``"max"``.
         per_sample_weights: factors of the rows, of the shape of ``input``; for ``"sum"``.
-        padding_idx: a row that is left out. max_norm, norm_type, scale_grad_by_freq: as for ``embedding``.
+        padding_idx: a row that is left out. max_norm, norm_type, scale_grad_by_freq, sparse: as for
+            ``embedding``.
 
     Returns:
         (bags, columns).
@@ -307,7 +315,9 @@ def embedding_bag(
         raise ValueError("embedding_bag(): scale_grad_by_freq has no meaning for mode='max'")
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(f"embedding_bag(): per_sample_weights needs mode='sum', got mode={mode!r}")
-    padding = _check_table("embedding_bag", input, weight, padding_idx, sparse)
+    if mode == "max" and sparse:
+        raise ValueError("embedding_bag(): mode='max' has no sparse gradient")
+    padding = _check_table("embedding_bag", input, weight, padding_idx)
     if per_sample_weights is not None and tuple(per_sample_weights.shape) != tuple(input.shape):
         raise ValueError(
             f"embedding_bag(): per_sample_weights must have the shape of input, {tuple(input.shape)}, got "
@@ -323,7 +333,7 @@ def embedding_bag(
         index, segments = ops.take_rows(index, from_array(kept)), segments[kept]
     if max_norm is not None:
         _renorm(weight, index, max_norm, norm_type)
-    rows = ops.take_rows(weight, index, None, bool(scale_grad_by_freq))
+    rows = _looked_up("embedding_bag", weight, index, None, bool(scale_grad_by_freq), sparse)
     if per_sample_weights is not None:
         factors = ops.take_rows(ops.reshape(per_sample_weights, (-1,)), from_array(kept))
         rows = rows * ops.unsqueeze(factors, -1)

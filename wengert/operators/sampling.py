@@ -41,6 +41,14 @@ def manual_seed(seed: int) -> Generator:
     """Start the default generator's stream of ``seed`` from its beginning; return the generator.
 
     In a dataset that a DataLoader asks for samples, this and the functions below mean the generator of the batch.
+
+    Example:
+        >>> import wengert as wg
+        >>> _ = wg.manual_seed(0)
+        >>> first = wg.rand(2)
+        >>> _ = wg.manual_seed(0)
+        >>> bool((wg.rand(2) == first).all())
+        True
     """
     return _current().manual_seed(seed)
 
@@ -65,13 +73,31 @@ def get_rng_state() -> Any:
 
 @creation
 def set_rng_state(new_state: Any) -> None:
-    """Continue the default generator from a state of :func:`get_rng_state`."""
+    """Continue the default generator from a state of :func:`get_rng_state`.
+
+    Example:
+        >>> import wengert as wg
+        >>> state = wg.get_rng_state()
+        >>> first = wg.rand(2)
+        >>> wg.set_rng_state(state)
+        >>> bool((wg.rand(2) == first).all())
+        True
+    """
     _current().set_state(new_state)
 
 
 @contextlib.contextmanager
 def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
-    """Leave the default generator as it was before the block, whatever the block draws."""
+    """Leave the default generator as it was before the block, whatever the block draws.
+
+    Example:
+        >>> import wengert as wg
+        >>> state = wg.get_rng_state()
+        >>> with wg.random.fork_rng():
+        ...     _ = wg.rand(100)
+        >>> wg.equal(wg.get_rng_state(), state)
+        True
+    """
     generator = _current()
     state = generator.get_state()
     try:

@@ -5,7 +5,6 @@ from typing import Any
 from wengert.array.device import device as Device
 from wengert.array.device import devices, index_of, to_device
 from wengert.array.dtype import DTYPES, DType, to_dtype
-from wengert.array.layout import strided
 from wengert.core.methods import attach
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
@@ -131,7 +130,5 @@ attach("to_device", to_device_method)
 attach("cpu", cpu)
 attach("cuda", cuda)
 attach("get_device", get_device)
-attach("layout", property(lambda self: strided, doc="How its elements are stored: always ``wengert.strided``."))
-attach("is_sparse", property(lambda self: False, doc="False: every tensor is dense."))
 attach("is_cpu", property(is_cpu))
 attach("is_cuda", property(lambda self: False, doc="False: every tensor is on the CPU."))

@@ -32,6 +32,8 @@ class Adagrad(Elementwise):
         0.5
     """
 
+    takes_sparse = True
+
     def __init__(
         self, params: Any, lr: float | Tensor = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
         initial_accumulator_value: float = 0, eps: float = 1e-10, foreach: bool | None = None, *,

@@ -18,6 +18,8 @@ from wengert.core.state import thread
 from wengert.core.tensor import Tensor, raw, version_of
 from wengert.optim.optimizer import Group, Optimizer, refuse_unsupported
 from wengert.settings import get_default_dtype
+from wengert.sparse.payload import is_sparse
+from wengert.sparse.rows import distinct, put_into, rows_of
 
 __all__ = ["Elementwise", "check_pair", "check_range", "number"]
 
@@ -33,10 +35,13 @@ class Elementwise(Optimizer):
     Attributes:
         counts: whether the state holds the number of steps.
         per_parameter: whether :meth:`numbers` depends on more than the group and the number of steps.
+        takes_dense, takes_sparse: of which layouts gradients may be. A step with a sparse one changes the parameter, and the
+            moments, in those rows alone that the gradient has.
     """
 
     counts = True
     per_parameter = False
+    takes_dense, takes_sparse = True, False
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         refuse_unsupported(type(self).__name__, defaults)
@@ -81,6 +86,9 @@ class Elementwise(Optimizer):
             grad = param.grad
             if grad is None:
                 continue
+            sparse = is_sparse(grad)
+            if sparse or not self.takes_dense:
+                self._check_layout(grad, group)
             state = state_of[param]
             step = 2.0
             if not state:
@@ -93,10 +101,47 @@ class Elementwise(Optimizer):
                 dtype = _real_dtype(array.dtype)
                 values = (*_common(group), *self.numbers(group, state, step))
                 seen, constants = (step, array.dtype), tuple(np.asarray(value, dtype) for value in values)
-            arrays = (array, raw(grad), *(raw(state[m]) for m in names))
+            if sparse:
+                self.update_rows(param, grad, state, group, constants)
+                version_of(param).bump(name, place)
+                continue
+            arrays = (array, raw(grad), *(raw(state[m], f"the {m} of sparse gradients") for m in names))
             if array.size < native.smallest or not _native(key, formula, arrays, constants):
                 run(_apply, formula, arrays, constants)
             version_of(param).bump(name, place)
+
+    def update_rows(
+        self, param: Tensor, grad: Tensor, state: dict[str, Any], group: Group, constants: tuple[Array, ...]
+    ) -> None:
+        """Apply the formula to the rows that a sparse gradient has."""
+        own = self.formula(group)
+        keys, values = distinct(grad)
+        held = [raw(param), *(raw(state[m]) for m in self.moments(group))]
+        tables = [array.reshape(grad._payload.pattern.places, values.shape[1]) for array in held]
+        rows = [rows_of(table, keys) for table in tables]
+        arrays, formula = (rows[0], values, *rows[1:]), _prepared(own, group)
+        if rows[0].size < native.smallest or not _native(_key(own, group), formula, arrays, constants):
+            thread.state.run(_apply, formula, arrays, constants)
+        for array, table, changed in zip(held, tables, rows, strict=True):
+            put_into(table, keys, changed)
+            if not np.may_share_memory(table, array):  # it does not lie in rows
+                array[...] = table.reshape(array.shape)
+
+    def _check_layout(self, grad: Tensor, group: Group) -> None:
+        """Refuse a gradient of a layout that the optimiser does not take.
+
+        Raises:
+            RuntimeError: naming the optimiser, and one that does.
+        """
+        name = type(self).__name__
+        if not is_sparse(grad):
+            raise RuntimeError(f"{name} does not support dense gradients, please consider Adam instead")
+        if not self.takes_sparse:
+            raise RuntimeError(
+                f"{name} does not support sparse gradients, please consider SparseAdam, Adagrad or SGD instead"
+            )
+        if group.get("weight_decay"):
+            raise RuntimeError(f"{name}: the weight_decay option is not compatible with sparse gradients")
 
     def _enter(self, captures: Any, group: Group) -> None:
         """Enter the update of a group into a program that is being captured.
@@ -107,16 +152,18 @@ class Elementwise(Optimizer):
         entered = captures.formulas(
             f"{type(self).__name__}.step", _key(own, group), _prepared(own, group), _apply, len(names)
         )
-        captures.guard(
-            lambda: (id(self.state), [id(g) for g in self.param_groups], [*self._step_pre], [*self._step_post])
-        )
-        captures.guard(lambda: [*map(id, group["params"])])
+        captures.keeps(vars(self), ("state", "param_groups"))
+        for container in (self.param_groups, self._step_pre, self._step_post, group["params"]):
+            captures.keeps(container)
+        captures.keeps(group, ("params",))
         captures.guard(_Form(group))
         alike: dict[Any, list[Any]] = {}
         for param in group["params"]:
             captures.touched(param)
             if param.grad is None:
                 continue
+            if is_sparse(param.grad):
+                captures.refuse(f"{type(self).__name__}.step() with a sparse gradient")
             state = self.state[param]
             if not state and (names or self.counts):
                 captures.postpone(f"{type(self).__name__} makes its state in the first step")
@@ -125,9 +172,12 @@ class Elementwise(Optimizer):
             alike.setdefault((step, id(param) if self.per_parameter else 0, param.dtype), []).append((param, state))
         for (_, _, dtype), members in alike.items():
             counters = [state["step"] for _, state in members] if self.counts else []
-            captures.guard(_States(self.state, [param for param, _ in members]))
+            for param, state in members:
+                captures.keeps(self.state, (param,))
+                captures.keeps(state, [name for name, value in state.items() if isinstance(value, Tensor)])
             source = _Numbers(self, group, members[0][1], counters)
-            captures.guard(source.alike)
+            if len(counters) > 1:
+                captures.guard(source.alike)
             numbers = captures.host(source, _real_dtype(dtype.numpy))
             scalars = [(state[name], _Moved(source, name)) for _, state in members for name in self._own_scalars(state)]
             moved = [captures.hosted(after, scalar.dtype.numpy)[0] for scalar, after in scalars]
@@ -157,24 +207,12 @@ class Elementwise(Optimizer):
             state[name] = self.start(name, param, group)
 
 
-class _States:
-    """Tells which objects make up the state of some parameters."""
-
-    def __init__(self, states: dict[Tensor, dict[str, Any]], params: list[Tensor]) -> None:
-        self.states, self.params = states, params
-
-    def __call__(self) -> list[int]:
-        get = self.states.get
-        return [
-            id(value) for param in self.params for value in (get(param) or {}).values() if isinstance(value, Tensor)
-        ]
-
-
 class _Numbers:
     """The numbers of one step for parameters that have made equally many. The state is left as it is."""
 
     def __init__(self, owner: Elementwise, group: Group, state: dict[str, Any], counters: list[Tensor]) -> None:
         self.owner, self.group, self.state, self.counters = owner, group, state, counters
+        self._scalars = owner._own_scalars(state)
 
     def __call__(self) -> tuple[float, ...]:
         return self._of(self.copied())
@@ -183,18 +221,17 @@ class _Numbers:
 
     def copied(self) -> dict[str, Any]:
         """Return the state with scalars that may be written."""
-        own = {name: self.state[name].detach().clone() for name in self.owner._own_scalars(self.state)}
-        return {**self.state, **own} if own else self.state
+        if not self._scalars:
+            return self.state
+        return {**self.state, **{name: self.state[name].detach().clone() for name in self._scalars}}
 
     def alike(self) -> bool:
         """Whether the parameters have made equally many steps, as when they were captured."""
         return len({counter._payload.item() for counter in self.counters}) <= 1
 
     def _of(self, state: dict[str, Any]) -> tuple[float, ...]:
-        steps = {counter._payload.item() for counter in self.counters} or {1.0}
-        if len(steps) > 1:
-            raise RuntimeError("parameters that were compiled as having made equally many steps no longer have")
-        return (*_common(self.group), *self.owner.numbers(self.group, state, steps.pop() + 1.0))
+        step = self.counters[0]._payload.item() + 1.0 if self.counters else 2.0
+        return (*_common(self.group), *self.owner.numbers(self.group, state, step))
 
 
 class _Moved:
@@ -323,6 +360,8 @@ def _real_dtype(dtype: Any) -> Any:
 
 def number(value: Any) -> float:
     """An option as a Python number; a learning rate may be a tensor."""
+    if type(value) is float:
+        return value
     return float(value.item()) if isinstance(value, Tensor) else float(value)
 
 

@@ -151,7 +151,7 @@ class _Step:
         loss = self.closure()
         self.evaluations += 1
         self.state["func_evals"] += 1
-        parts = [ops.zeros_like(p) if p.grad is None else p.grad for p in self.params]
+        parts = [ops.zeros_like(p) if p.grad is None else p.grad.to_dense() for p in self.params]
         return loss, float(loss), ops.cat([_flat(part) for part in parts])
 
     def shift(self, direction: Tensor, size: float) -> None:

@@ -11,6 +11,7 @@ from wengert.core.tensor import Tensor
 from wengert.optim.elementwise import check_pair, check_range, number
 from wengert.optim.optimizer import Group, Optimizer, refuse_unsupported
 from wengert.settings import get_default_dtype
+from wengert.sparse.payload import is_sparse
 
 __all__ = ["Adafactor", "Muon"]
 
@@ -49,6 +50,8 @@ class _Whole(Optimizer):
             grad = param.grad
             if grad is None:
                 continue
+            if is_sparse(grad):
+                raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
             if param.dtype.is_complex:
                 raise RuntimeError(f"{type(self).__name__} does not support complex parameters")
             if captures is not None and not self.state[param]:

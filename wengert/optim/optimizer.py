@@ -25,12 +25,36 @@ _after_every_step: dict[int, Hook] = OrderedDict()
 
 
 def register_optimizer_step_pre_hook(hook: Hook) -> RemovableHandle:
-    """Call ``hook(optimizer, args, kwargs)`` before the step of every optimiser; it may return (args, kwargs)."""
+    """Call ``hook(optimizer, args, kwargs)`` before the step of every optimiser; it may return (args, kwargs).
+
+    Example:
+        >>> import wengert as wg
+        >>> seen = []
+        >>> def note(optimizer, args, kwargs):
+        ...     seen.append(type(optimizer).__name__)
+        >>> handle = wg.optim.register_optimizer_step_pre_hook(note)
+        >>> wg.optim.SGD([wg.ones(1, requires_grad=True)], lr=0.1).step()
+        >>> handle.remove()
+        >>> seen
+        ['SGD']
+    """
     return add_hook(_before_every_step, hook)
 
 
 def register_optimizer_step_post_hook(hook: Hook) -> RemovableHandle:
-    """Call ``hook(optimizer, args, kwargs)`` after the step of every optimiser."""
+    """Call ``hook(optimizer, args, kwargs)`` after the step of every optimiser.
+
+    Example:
+        >>> import wengert as wg
+        >>> seen = []
+        >>> def note(optimizer, args, kwargs):
+        ...     seen.append(type(optimizer).__name__)
+        >>> handle = wg.optim.register_optimizer_step_post_hook(note)
+        >>> wg.optim.SGD([wg.ones(1, requires_grad=True)], lr=0.1).step()
+        >>> handle.remove()
+        >>> seen
+        ['SGD']
+    """
     return add_hook(_after_every_step, hook)
 
 

@@ -7,6 +7,8 @@ from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, raw
 from wengert.optim.elementwise import Array, Elementwise, check_range, number
 from wengert.optim.optimizer import Group
+from wengert.sparse.payload import is_sparse
+from wengert.sparse.rows import add_into
 
 __all__ = ["ASGD", "SGD"]
 
@@ -15,7 +17,8 @@ class SGD(Elementwise):
     """p ← p - lr · b with b ← momentum · b + (1 - dampening) · g; b is g in the first step and without momentum.
 
     With ``nesterov`` the step uses g + momentum · b instead of b (Sutskever et al., ICML 2013). ``weight_decay · p`` is
-    added to the gradient g first; ``maximize`` changes its sign.
+    added to the gradient g first; ``maximize`` changes its sign. The velocity of
+    sparse gradients is sparse.
 
     Args:
         params: see :class:`Optimizer`. lr, momentum, dampening, weight_decay, nesterov, maximize: as above.
@@ -34,6 +37,7 @@ class SGD(Elementwise):
     """
 
     counts = False
+    takes_sparse = True
 
     def __init__(
         self, params: Any, lr: float | Tensor = 1e-3, momentum: float = 0, dampening: float = 0,
@@ -51,6 +55,25 @@ class SGD(Elementwise):
     def moments(self, group: Group) -> tuple[str, ...]:
         """The velocity, if there is momentum."""
         return ("momentum_buffer",) if group["momentum"] else ()
+
+    def start(self, name: str, param: Tensor, group: Group) -> Tensor:
+        """The velocity before the first step: sparse where the gradient is."""
+        grad = param.grad
+        return ops.zeros_like(param) if grad is None or not is_sparse(grad) else ops.mul(grad, 0)
+
+    def update_rows(
+        self, param: Tensor, grad: Tensor, state: dict[str, Any], group: Group, constants: tuple[Array, ...]
+    ) -> None:
+        """Subtract the gradient's rows. The velocity, which is sparse too, has every row that a gradient ever had."""
+        rate, momentum, weight = (float(c) for c in constants[2:])
+        step = grad
+        if group["momentum"]:
+            step = state["momentum_buffer"] = state["momentum_buffer"] * momentum + grad * weight
+            if step.is_sparse:
+                step = state["momentum_buffer"] = step.coalesce()
+            if group["nesterov"]:
+                step = grad + step * momentum
+        add_into(param, step, rate if group["maximize"] else -rate)
 
     def numbers(self, group: Group, state: dict[str, Any], step: float) -> tuple[float, ...]:
         """The rate, the momentum, and the weight of the gradient."""

@@ -31,6 +31,12 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
 
     Raises:
         ValueError: for a decay outside [0, 1].
+
+    Example:
+        >>> import wengert as wg
+        >>> from wengert.optim import swa_utils
+        >>> swa_utils.get_ema_avg_fn(0.75)(wg.tensor(4.0), wg.tensor(8.0), 1)
+        tensor(5.)
     """
     _check_decay(decay)
 
@@ -41,7 +47,14 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
 
 
 def get_swa_avg_fn() -> Average:
-    """Return the rule of an equal average: average + (current - average) / (number so far + 1)."""
+    """Return the rule of an equal average: average + (current - average) / (number so far + 1).
+
+    Example:
+        >>> import wengert as wg
+        >>> from wengert.optim import swa_utils
+        >>> swa_utils.get_swa_avg_fn()(wg.tensor(4.0), wg.tensor(8.0), 3)  # the average of 4, 4, 4 and 8
+        tensor(5.)
+    """
 
     def swa(averaged: Tensor, current: Tensor, num_averaged: Any) -> Any:
         return averaged + (current - averaged) / (num_averaged + 1)
@@ -54,6 +67,14 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Averages:
 
     Raises:
         ValueError: for a decay outside [0, 1].
+
+    Example:
+        >>> import wengert as wg
+        >>> from wengert.optim import swa_utils
+        >>> averages = [wg.tensor(4.0), wg.zeros(2)]
+        >>> swa_utils.get_ema_multi_avg_fn(0.75)(averages, [wg.tensor(8.0), wg.ones(2)], 1)
+        >>> averages
+        [tensor(5.), tensor([0.2500, 0.2500])]
     """
     _check_decay(decay)
 
@@ -64,7 +85,16 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Averages:
 
 
 def get_swa_multi_avg_fn() -> Averages:
-    """Return the rule of :func:`get_swa_avg_fn` for lists of tensors, which it changes in place."""
+    """Return the rule of :func:`get_swa_avg_fn` for lists of tensors, which it changes in place.
+
+    Example:
+        >>> import wengert as wg
+        >>> from wengert.optim import swa_utils
+        >>> averages = [wg.tensor(4.0)]
+        >>> swa_utils.get_swa_multi_avg_fn()(averages, [wg.tensor(8.0)], 3)
+        >>> averages
+        [tensor(5.)]
+    """
 
     def swa(averaged: Sequence[Tensor], current: Sequence[Tensor], num_averaged: Any) -> None:
         _move(averaged, current, 1 / (num_averaged + 1))
@@ -181,6 +211,14 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
     Args:
         loader: batches, each the model's input, or a list or tuple that begins with it. device: to move inputs to.
+
+    Example:
+        >>> import wengert as wg
+        >>> from wengert.optim import swa_utils
+        >>> model = wg.nn.BatchNorm1d(1)
+        >>> swa_utils.update_bn([wg.tensor([[1.0], [3.0]]), wg.tensor([[5.0], [7.0]])], model)
+        >>> model.running_mean
+        tensor([4.])
     """
     layers = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     if not layers:

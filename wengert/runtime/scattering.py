@@ -30,8 +30,8 @@ from wengert.runtime.threads import get_num_threads
 from wengert.tape.modes import no_grad
 
 __all__ = [
-    "add_rows", "first_outside", "gather", "index_add", "index_read", "index_transpose", "index_write", "place_along",
-    "scatter_add", "scatter_reduce", "scatter_write", "take", "take_rows",
+    "add_into", "add_rows", "first_outside", "gather", "index_add", "index_read", "index_transpose", "index_write",
+    "place_along", "put_into", "scatter_add", "scatter_reduce", "scatter_write", "take", "take_rows",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -221,6 +221,40 @@ def _combine_rows(reduce: str, out: Array, dim: int, positions: Array, source: A
     found = kernels("combine_rows", scattering.combine_rows, reduce, dtype_name(out.dtype))
     arguments = slots(out, positions, source, size, positions.size, inner, share, parts)
     found.run("combine_rows", arguments, outer * parts, max(GRAIN // (positions.size * share), 1))
+
+
+@kernel("add_into")
+@or_numpy
+def add_into(table: Array, rows: Array, source: Array, factor: float) -> Any:
+    """Add ``factor`` times the rows of ``source`` to those of a table, in its memory, at positions that are inside of it."""
+    if not _written(table, rows, source):
+        return NotImplemented
+    found = kernels("combine_rows", scattering.combine_rows, "sum", dtype_name(table.dtype), True)
+    scale = np.array(factor, table.dtype).view(f"i{table.itemsize}").item()
+    return _into(table, rows, source, found, scale)
+
+
+@kernel("put_into")
+@or_numpy
+def put_into(table: Array, rows: Array, source: Array) -> Any:
+    """Write the rows of ``source`` into a table, in its memory, at positions that are inside of it."""
+    if not _written(table, rows, source):
+        return NotImplemented
+    return _into(table, rows, source, kernels("combine_rows", scattering.combine_rows, "set", dtype_name(table.dtype)))
+
+
+def _written(table: Array, rows: Array, source: Array) -> bool:
+    """Return whether kernels can write into rows of a table."""
+    fit = rows.dtype == np.int64 and table.dtype == source.dtype and table.dtype in (np.float32, np.float64)
+    return fit and all(a.flags.c_contiguous for a in (table, rows, source)) and current() is None
+
+
+def _into(table: Array, rows: Array, source: Array, found: Any, *scale: int) -> Array:
+    size, inner = table.shape
+    parts, share = _parts(inner, table.itemsize)
+    arguments = slots(table, rows, source, size, rows.size, inner, share, parts, *scale)
+    found.run("combine_rows", arguments, parts, max(GRAIN // (rows.size * share), 1))
+    return table
 
 
 def _combine(reduce: str, out: Array, dim: int, positions: Array, source: Array) -> None:

@@ -8,10 +8,11 @@ import numpy as np
 
 from wengert.array.device import devices, index_of, placed
 from wengert.core.inplace import adopt, overlaps
+from wengert.core.interpret import Layout
 from wengert.core.node import Leaf, Node
 from wengert.core.registry import ops
 from wengert.core.state import thread
-from wengert.core.tensor import from_array, wrote
+from wengert.core.tensor import alias, from_array, wrote
 
 __all__ = ["accumulate", "into_leaf", "reset", "retain"]
 
@@ -85,7 +86,12 @@ def _add_to(tensor: Any, holder: list[Any], create: bool) -> None:
         adopt("backward", held, ops.add(held, _as_tensor(holder.pop())))
     elif create or inside:
         g = holder.pop()
-        tensor._grad = ops.clone(g) if held is None else ops.add(held, g)
+        if held is not None:
+            tensor._grad = ops.add(held, g)
+        elif create or not _has_layout(g):
+            tensor._grad = ops.clone(g)
+        else:
+            tensor._grad = alias(g)
         if inside and isinstance(tensor._payload, np.ndarray):
             given._payload.level.keep(tensor._grad, tensor)
     elif held is None:
@@ -100,9 +106,16 @@ def _add_to(tensor: Any, holder: list[Any], create: bool) -> None:
         tensor._grad = ops.add(held, _as_tensor(g))
 
 
+def _has_layout(g: Any) -> bool:
+    """Whether a gradient is stored in a layout of its own, so that a write to it makes its memory anew."""
+    return not isinstance(g._payload, np.ndarray) and isinstance(g._payload.level, Layout)
+
+
 def _is_writable(held: Any) -> bool:
     """Whether a gradient is there, and may be added to where it lies."""
-    return held is not None and held._node is None and held._payload.flags.writeable and not overlaps(held._payload)
+    if held is None or held._node is not None or _has_layout(held):
+        return False
+    return bool(held._payload.flags.writeable) and not overlaps(held._payload)
 
 
 def reset(tensor: Any, set_to_none: bool) -> None:

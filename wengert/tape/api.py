@@ -36,7 +36,18 @@ class GradientEdge:
 
 
 def get_gradient_edge(tensor: Any) -> GradientEdge:
-    """Return the place where the gradient of ``tensor`` arrives."""
+    """Return the place where the gradient of ``tensor`` arrives.
+
+    Example:
+        >>> import wengert as wg
+        >>> x = wg.tensor(3.0, requires_grad=True)
+        >>> y = x * x
+        >>> edge = wg.autograd.graph.get_gradient_edge(y)
+        >>> z = y.sin()
+        >>> (grad,) = wg.autograd.grad(z, edge)
+        >>> bool(wg.allclose(grad, y.detach().cos()))
+        True
+    """
     return GradientEdge(hooks.required_node(tensor, "get the gradient edge of"))
 
 

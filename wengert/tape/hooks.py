@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wengert.core.node import Leaf, Node
+from wengert.core.node import Leaf, Node, retains
 from wengert.core.state import thread
 from wengert.core.structure import structure
 from wengert.core.tensor import Tensor, node_of
@@ -148,9 +148,7 @@ def retain_grad(self: Any) -> None:
 def retains_grad(self: Any) -> bool:
     """True if :meth:`retain_grad` was called on this non-leaf tensor."""
     node = node_of(self)
-    return bool(
-        node is not None and node.extra is not None and node.extra.retain is not None and node.extra.retain() is self
-    )
+    return node is not None and retains(node, self)
 
 
 def node_register_hook(self: Node, hook: Callable[..., Any]) -> RemovableHandle:

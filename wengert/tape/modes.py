@@ -15,12 +15,26 @@ __all__ = [
 
 
 def is_grad_enabled() -> bool:
-    """Return True if this thread records operators."""
+    """Return True if this thread records operators.
+
+    Example:
+        >>> import wengert as wg
+        >>> with wg.no_grad():
+        ...     wg.is_grad_enabled()
+        False
+    """
     return thread.state.grad
 
 
 def is_inference_mode_enabled() -> bool:
-    """Return True inside :class:`inference_mode`."""
+    """Return True inside :class:`inference_mode`.
+
+    Example:
+        >>> import wengert as wg
+        >>> with wg.inference_mode():
+        ...     wg.is_inference_mode_enabled()
+        True
+    """
     return thread.state.inference
 
 
@@ -163,7 +177,15 @@ class no_grad(Mode):  # noqa: N801 - PyTorch's name
 
 
 class enable_grad(no_grad):  # noqa: N801 - PyTorch's name
-    """Record operators even inside :class:`no_grad`."""
+    """Record operators even inside :class:`no_grad`.
+
+    Example:
+        >>> import wengert as wg
+        >>> x = wg.tensor(2.0, requires_grad=True)
+        >>> with wg.no_grad(), wg.enable_grad():
+        ...     (x * x).requires_grad
+        True
+    """
 
     def change(self) -> None:
         """Switch recording on."""
@@ -171,7 +193,16 @@ class enable_grad(no_grad):  # noqa: N801 - PyTorch's name
 
 
 class set_grad_enabled(Switch):  # noqa: N801 - PyTorch's name
-    """Switch recording on or off: at once when called, and until the end of the block when used as a context."""
+    """Switch recording on or off: at once when called, and until the end of the block when used as a context.
+
+    Example:
+        >>> import wengert as wg
+        >>> x = wg.tensor(2.0, requires_grad=True)
+        >>> training = False
+        >>> with wg.set_grad_enabled(training):
+        ...     (x * x).requires_grad
+        False
+    """
 
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, bool):
@@ -193,6 +224,14 @@ class inference_mode(Mode):  # noqa: N801 - PyTorch's name
 
     Args:
         mode: False leaves inference mode inside an outer one.
+
+    Example:
+        >>> import wengert as wg
+        >>> x = wg.tensor(2.0, requires_grad=True)
+        >>> with wg.inference_mode():
+        ...     y = x * x
+        >>> y.requires_grad, y.is_inference()
+        (False, True)
     """
 
     changes = ("grad", "inference")
@@ -216,6 +255,14 @@ class detect_anomaly(Mode):  # noqa: N801 - PyTorch's name
 
     Args:
         check_nan: whether a NaN is an error.
+
+    Example:
+        >>> import wengert as wg
+        >>> x = wg.tensor(0.0, requires_grad=True)
+        >>> with wg.autograd.detect_anomaly():
+        ...     (x.sqrt() * 0).backward()
+        Traceback (most recent call last):
+        wengert.errors.AnomalyError: the derivative of sqrt() with respect to 'input' is NaN; it ran at ...
     """
 
     changes = ("anomaly", "anomaly_nan")

@@ -43,6 +43,14 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[..., Any], 
     Raises:
         ValueError: for another mode.
         RuntimeError: for a tensor that does not require grad.
+
+    Example:
+        >>> import wengert as wg
+        >>> a, b = wg.ones(2, requires_grad=True), wg.ones(2, requires_grad=True)
+        >>> handle = wg.autograd.graph.register_multi_grad_hook([a, b], lambda grads: print([g.tolist() for g in grads]))
+        >>> (a * 2 + b).sum().backward()
+        [[2.0, 2.0], [1.0, 1.0]]
+        >>> handle.remove()
     """
     if mode not in ("all", "any"):
         raise ValueError(f"mode must be 'all' or 'any', got {mode!r}")

@@ -45,6 +45,17 @@ class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - PyTorch's name
 
     Args:
         pin_memory, device_type: accepted as in PyTorch; all tensors are in the main memory.
+
+    Example:
+        >>> import wengert as wg
+        >>> x = wg.ones(2, requires_grad=True)
+        >>> with wg.autograd.graph.save_on_cpu():
+        ...     y = x.exp()
+        >>> y.detach().zero_().sum()
+        tensor(0.)
+        >>> y.sum().backward()
+        >>> x.grad
+        tensor([2.7183, 2.7183])
     """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cpu") -> None:
@@ -52,7 +63,16 @@ class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - PyTorch's name
 
 
 class disable_saved_tensors_hooks:  # noqa: N801 - PyTorch's name
-    """Refuse saved-tensor hooks inside the block, with the given message."""
+    """Refuse saved-tensor hooks inside the block, with the given message.
+
+    Example:
+        >>> import wengert as wg
+        >>> with wg.autograd.graph.disable_saved_tensors_hooks("no hooks here"):
+        ...     with wg.autograd.graph.save_on_cpu():
+        ...         pass
+        Traceback (most recent call last):
+        RuntimeError: no hooks here
+    """
 
     def __init__(self, error_message: str) -> None:
         self.error_message = error_message
@@ -69,6 +89,15 @@ class disable_saved_tensors_hooks:  # noqa: N801 - PyTorch's name
 
 
 def increment_version(tensor: Any) -> None:
-    """Note that the memory of a tensor (or of several) was written by code the tape does not see."""
+    """Note that the memory of a tensor (or of several) was written by code the tape does not see.
+
+    Example:
+        >>> import wengert as wg
+        >>> x = wg.ones(2)
+        >>> x.numpy()[0] = 5  # the tape does not see it
+        >>> wg.autograd.graph.increment_version(x)
+        >>> x._version
+        1
+    """
     for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
         wrote(t, "increment_version")

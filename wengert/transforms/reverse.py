@@ -324,7 +324,13 @@ def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> C
 
 
 def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """Return :func:`value_and_grad` with its results in PyTorch's order: ``(gradient, value)``."""
+    """Return :func:`value_and_grad` with its results in PyTorch's order: ``(gradient, value)``.
+
+    Example:
+        >>> import wengert as wg
+        >>> wg.func.grad_and_value(lambda x: x**3)(wg.tensor(2.0))
+        (tensor(12.), tensor(8.))
+    """
 
     @wraps(func)
     def both(*args: Any, **kwargs: Any) -> Any:

@@ -83,7 +83,16 @@ def _scaled_norm(tensors: list[Any], p: float, plain: Any) -> Any:
 
 
 def clip_grads_with_norm_(parameters: Tensors, max_norm: float, total_norm: Any, foreach: bool | None = None) -> None:
-    """Scale the gradients of ``parameters`` by max_norm / (total_norm + 1e-6), if that is below 1, in place."""
+    """Scale the gradients of ``parameters`` by max_norm / (total_norm + 1e-6), if that is below 1, in place.
+
+    Example:
+        >>> import wengert as wg
+        >>> w = wg.ones(2, requires_grad=True)
+        >>> w.grad = wg.tensor([3.0, 4.0])
+        >>> wg.nn.utils.clip_grads_with_norm_([w], 1.0, wg.nn.utils.get_total_norm([w.grad]))
+        >>> w.grad
+        tensor([0.6000, 0.8000])
+    """
     with no_grad():
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
         for grad in _grads(parameters):

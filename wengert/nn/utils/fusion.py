@@ -36,6 +36,13 @@ def fuse_conv_bn_weights(
         conv_w, conv_b: of the convolution; the bias may be None. bn_rm, bn_rv, bn_eps, bn_w, bn_b: running mean and
             variance, eps, weight and bias of the normalisation; the last two may be None.
         transpose: whether the convolution is transposed, so that its output channels are the second dimension.
+
+    Example:
+        >>> import wengert as wg
+        >>> one, zero = wg.ones(1), wg.zeros(1)
+        >>> weight, bias = wg.nn.utils.fuse_conv_bn_weights(wg.ones(1, 1, 3), None, one, one, 0.0, 2 * one, zero)
+        >>> weight.flatten().tolist(), bias.item()
+        ([2.0, 2.0, 2.0], -2.0)
     """
     with no_grad():
         shape = [1, -1] if transpose else [-1, 1]
@@ -46,7 +53,15 @@ def fuse_conv_bn_weights(
 def fuse_linear_bn_weights(
     linear_w: Any, linear_b: Any, bn_rm: Any, bn_rv: Any, bn_eps: float, bn_w: Any, bn_b: Any
 ) -> tuple[Parameter, Parameter]:
-    """Return weight and bias of a linear layer followed by batch normalisation; as :func:`fuse_conv_bn_weights`."""
+    """Return weight and bias of a linear layer followed by batch normalisation; as :func:`fuse_conv_bn_weights`.
+
+    Example:
+        >>> import wengert as wg
+        >>> one, zero = wg.ones(1), wg.zeros(1)
+        >>> weight, bias = wg.nn.utils.fuse_linear_bn_weights(wg.ones(1, 1), zero, one, one, 0.0, 2 * one, zero)
+        >>> weight.item(), bias.item()  # 2 * (x - 1)
+        (2.0, -2.0)
+    """
     with no_grad():
         return _fused(linear_w, linear_b, [-1, 1], *_scale(bn_rm, bn_rv, bn_eps, bn_w, bn_b))
 

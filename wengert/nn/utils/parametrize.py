@@ -84,6 +84,17 @@ class ParametrizationList(ModuleList):
 
     Raises:
         ValueError: for no parametrizations, or some that change shape or dtype without ``unsafe``.
+
+    Example:
+        >>> import wengert as wg
+        >>> from wengert.nn.utils import parametrize
+        >>> class Doubled(wg.nn.Module):
+        ...     def forward(self, x):
+        ...         return 2 * x
+        >>> layer = parametrize.register_parametrization(wg.nn.Linear(1, 1), "weight", Doubled())
+        >>> held = layer.parametrizations.weight
+        >>> type(held).__name__, bool(layer.weight == 2 * held.original)
+        ('ParametrizationList', True)
     """
 
     def __init__(self, modules: Sequence[Module], original: Tensor, unsafe: bool = False) -> None:
@@ -296,7 +307,14 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """Return the class of a module, which parametrizations do not change."""
+    """Return the class of a module, which parametrizations do not change.
+
+    Example:
+        >>> import wengert as wg
+        >>> from wengert.nn.utils import parametrizations, parametrize
+        >>> parametrize.type_before_parametrizations(parametrizations.weight_norm(wg.nn.Linear(2, 2))).__name__
+        'Linear'
+    """
     return type(module)
 
 
@@ -307,6 +325,14 @@ def transfer_parametrizations_and_params(
 
     Args:
         tensor_name: the tensor; None for every parametrized one. One that ``to_module`` lacks is made.
+
+    Example:
+        >>> import wengert as wg
+        >>> from wengert.nn.utils import parametrizations, parametrize
+        >>> one, two = parametrizations.orthogonal(wg.nn.Linear(2, 2)), wg.nn.Linear(2, 2)
+        >>> _ = parametrize.transfer_parametrizations_and_params(one, two)
+        >>> bool((one.weight == two.weight).all()), parametrize.is_parametrized(two, "weight")
+        (True, True)
     """
     if not is_parametrized(from_module):
         return to_module

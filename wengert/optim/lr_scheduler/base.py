@@ -48,6 +48,19 @@ class LRScheduler:
     Raises:
         TypeError: if ``optimizer`` is not an Optimizer. KeyError: if ``last_epoch`` is given and a group has no
             "initial_lr".
+
+    Example:
+        >>> import wengert as wg
+        >>> class Halved(wg.optim.lr_scheduler.LRScheduler):
+        ...     def get_lr(self):
+        ...         return [rate / 2**self.last_epoch for rate in self.base_lrs]
+        >>> optimizer = wg.optim.SGD([wg.ones(1, requires_grad=True)], lr=0.8)
+        >>> schedule = Halved(optimizer)
+        >>> for _ in range(2):
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> schedule.get_last_lr()
+        [0.2]
     """
 
     last_epoch: int

@@ -1,0 +1,196 @@
+"""Worker processes that make batches ahead of time; to an epoch they are what worker threads are."""
+
+import os
+import secrets
+import signal
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from multiprocessing import connection as connections
+from multiprocessing import resource_tracker
+from time import monotonic
+from typing import Any
+
+from wengert.data.shared import Receiver
+from wengert.data.worker_process import Job, Request, serve
+from wengert.data.workers import END, Worker
+
+__all__ = ["ProcessWorkers"]
+
+_PATIENCE = 2.0  # seconds for a worker to finish what it is doing when it is closed
+
+
+class ProcessWorkers:
+    """A fixed number of worker processes.
+
+    Args:
+        context: of ``multiprocessing``. make_fetcher: makes what makes batches; with the dataset in it, it is sent to each
+            worker once (or inherited, by forking).
+
+    Raises:
+        Exception: whatever pickling raises if it cannot be sent, with a note.
+    """
+
+    def __init__(
+        self, context: Any, count: int, dataset: Any, init: Callable[[int], Any] | None, make_fetcher: Callable[[], Any]
+    ) -> None:  # fmt: skip
+        self.count = count
+        if os.name == "posix":
+            resource_tracker.ensure_running()  # one for all, which knows of every block of shared memory
+        self._epochs = 0
+        self._lines: list[_Line] = []
+        try:
+            for i in range(count):
+                self._lines.append(_Line(context, i, Worker(i, count, dataset, init), make_fetcher))
+        except Exception as error:
+            _close(self._lines)
+            error.add_note(
+                f"worker processes get dataset, collate_fn and worker_init_fn by {context.get_start_method()}, which must "
+                "be able to pickle them: no lambdas, no functions and classes within functions"
+            )
+            raise
+        self.close = weakref.finalize(self, _close, self._lines)
+
+    def begin(self) -> list[Any]:
+        """Return what stands for the fetchers of a new epoch, one per worker; they are made by the workers."""
+        self._epochs += 1
+        return [self._epochs] * self.count
+
+    def submit(self, worker: int, seed: int, number: int, fetch: int, request: Any) -> "_Ticket":
+        """Ask a worker for batch ``number`` of the epoch ``fetch``."""
+        return self._lines[worker].ask(Request(fetch, seed, number, request))
+
+    def finished(self, fetchers: Sequence[int]) -> None:
+        """Let the workers forget an epoch, and drop what they have not begun of it."""
+        if self.close.alive:
+            for line, epoch in zip(self._lines, fetchers, strict=True):
+                line.send(("forget", epoch))
+
+
+class _Line:
+    """The line to one worker: requests go out, answers come back in their order."""
+
+    def __init__(self, context: Any, number: int, worker: Worker, make_fetcher: Callable[[], Any]) -> None:
+        self.number = number
+        self.lock = threading.RLock()
+        self.waiting: deque[_Ticket] = deque()
+        name = f"wg-{os.getpid():x}-{secrets.token_hex(3)}-"  # whose blocks of shared memory they are
+        self.receiver = Receiver(name)
+        self.connection, other = context.Pipe()
+        job = Job(worker, make_fetcher, name)
+        self.process = context.Process(target=serve, args=(other, job), daemon=True, name=f"wengert-data-{number}")
+        try:
+            self.process.start()
+        except BaseException:
+            self.connection.close()
+            raise
+        finally:
+            other.close()
+
+    def send(self, message: Any) -> None:
+        """Send a message; to a worker that is gone, it is lost."""
+        with suppress(OSError):
+            self.connection.send(message)
+
+    def ask(self, request: Request) -> "_Ticket":
+        """Send a request, and return what will have the answer."""
+        with self.lock:
+            ticket = _Ticket(self, request)
+            self.waiting.append(ticket)
+            self.send(request)
+        return ticket
+
+    def receive(self, timeout: float | None) -> None:
+        """Give the next answer to the request that has waited longest.
+
+        Raises:
+            TimeoutError: if none comes in time. RuntimeError: if the worker is gone.
+        """
+        with self.lock:
+            ready = connections.wait([self.connection, self.process.sentinel], timeout)
+            if not ready:
+                raise TimeoutError
+            try:
+                if not self.connection.poll():
+                    raise EOFError
+                answer = self.connection.recv()
+            except (EOFError, OSError):
+                raise RuntimeError(self._obituary()) from None
+            ticket = self.waiting.popleft()
+            if answer[0] == "batch":
+                if not ticket.dropped:
+                    ticket.answer = "batch", self.receiver.unpack(answer[1])
+                if answer[1].block is not None:
+                    self.send(("free", answer[1].block))
+            else:
+                ticket.answer = answer
+
+    def _obituary(self) -> str:
+        self.process.join(_PATIENCE)
+        code = self.process.exitcode
+        how = f"exited with code {code}" if code is None or code >= 0 else f"was killed by {_signal(-code)}"
+        request = self.waiting[0].request
+        what = f"batch {request.number}" + ("" if request.content is None else f" of {request.content}")
+        text = f"worker {self.number} of a DataLoader (process {self.process.pid}) {how} while it was to make {what}"
+        if how.endswith("SIGKILL"):
+            return f"{text}; the system does that when memory runs out: fewer workers, or a lower prefetch_factor, take less"
+        return f"{text}; its own error, if any, was printed above, and worker threads would raise it here"
+
+
+class _Ticket:
+    """A request that is under way."""
+
+    def __init__(self, line: _Line, request: Request) -> None:
+        self.line, self.request = line, request
+        self.answer: Any = None
+        self.dropped = False
+
+    def done(self) -> bool:
+        """Whether the answer is there."""
+        return self.answer is not None
+
+    def cancel(self) -> None:
+        """Do not keep the answer when it comes."""
+        self.dropped = True
+
+    def result(self, timeout: float | None) -> Any:
+        """Return the batch, or END. TimeoutError, RuntimeError if the worker is gone, or what the worker raised."""
+        end = None if timeout is None else monotonic() + timeout
+        while self.answer is None:
+            self.line.receive(None if end is None else max(0.0, end - monotonic()))
+        kind, value, *trace = self.answer
+        if kind == "error":
+            raise value from _WorkerError(trace[0])
+        return END if kind == "end" else value
+
+
+class _WorkerError(Exception):
+    """The traceback of an error in a worker process."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _close(lines: list[_Line]) -> None:
+    """End the workers: let them finish what they are doing for a moment, then stop them."""
+    for line in lines:
+        line.send(None)
+    end = monotonic() + _PATIENCE
+    for line in lines:
+        line.process.join(max(0.0, end - monotonic()))
+        for stop in (line.process.terminate, line.process.kill):
+            if line.process.exitcode is None:
+                stop()
+                line.process.join(_PATIENCE)
+        line.connection.close()
+        line.receiver.close()
+    lines.clear()
