@@ -40,7 +40,10 @@ LEFT_OUT = [
     ),
     (
         "body calls", "thousands of steps are captured one by one, each with a decision of its own, which takes minutes",
-        {"transforms/test_ode.py", "transforms/test_ode_adjoint.py", "transforms/test_ode_events.py"},
+        {
+            "optim/test_recorded.py", "transforms/test_ode.py", "transforms/test_ode_adjoint.py",
+            "transforms/test_ode_events.py",
+        },
     ),
     (
         "body", "an error of a kernel comes up when the program runs, and not on the line that waits for it",
@@ -84,6 +87,10 @@ LEFT_OUT = [
     (
         "body", "a scheduler's step is made when the program has run, and the test looks at rates at once",
         {"optim/test_schedules.py"},
+    ),
+    (
+        "body", "a hook of an optimiser refuses an early step, and a program refuses the hook",
+        {"optim/test_accumulation.py::test_a_step_within_the_block_is_an_error_and_leaves_what_was_there"},
     ),
     (
         "body", "it prints a tensor, or asks where it lies, while the function is captured",

@@ -5,7 +5,7 @@ from tests.architecture.source import PACKAGE, Module, modules
 # In the order in which data passes. `wengert` is the public face, `wengert/__init__.py`: the rooms before it make it
 # up, those behind it may be written on it.
 ROOMS = (
-    "errors", "environment", "extras", "atomic", "tree", "array", "settings", "kernels", "core", "operators", "tape",
+    "errors", "environment", "extras", "atomic", "tree", "array", "settings", "kernels", "core", "operators", "sparse", "tape",
     "transforms", "legacy", "autograd", "func", "array_api", "masked", "signal", "fft", "linalg", "random", "special",
     "introspection", "cuda", "backends", "graph", "passes", "loops", "codegen", "runtime", "cpu", "compiling",
     "serialization", "wengert", "nn", "optim", "metrics", "amp", "data", "utils", "distributed", "export", "inspect",

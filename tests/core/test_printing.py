@@ -29,7 +29,7 @@ def test_a_summary_is_as_wide_as_what_it_shows():
     assert repr(wg.arange(2000)).split() == ["tensor([", "0,", "1,", "2,", "...,", "1997,", "1998,", "1999])"]
     hidden = wg.zeros(2000)
     hidden[1000] = 123456.0
-    assert repr(hidden) == "tensor([0., 0., 0., ..., 0., 0., 0.])"
+    assert repr(hidden) == "tensor([0., 0., 0.,  ..., 0., 0., 0.])"
 
 
 def test_the_default_dtype_goes_without_saying():

@@ -347,7 +347,8 @@ def test_samplers() -> None:
         ({"prefetch_factor": 2}, "prefetch_factor"),
         ({"prefetch_factor": 0, "num_workers": 1}, "prefetch_factor"),
         ({"persistent_workers": True}, "persistent_workers"),
-        ({"multiprocessing_context": "fork"}, "threads"),
+        ({"multiprocessing_context": "fork"}, "needs num_workers"),
+        ({"multiprocessing_context": "thread", "num_workers": 1}, "one of"),
     ],
     ids=lambda v: str(v) if isinstance(v, dict) else "",
 )

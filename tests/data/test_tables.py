@@ -1,6 +1,7 @@
 """Tables: CSV files read whole and as streams, arrays, Arrow; and the samples made of them."""
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,15 @@ def test_a_schema_keeps_the_codes() -> None:
     train = Table({"city": ["Rome", "Oslo"]})
     assert Table({"city": ["Rome"]}, train.schema)["city"].tolist() == [1]
     assert read_csv(text("city", "Rome"), schema=train.schema)["city"].tolist() == [1]
+
+
+def test_new_rows_in_another_file(homes: Path, tmp_path: Path) -> None:
+    data = TableDataset(read_csv(homes), target="price")
+    schema = wg.data.schema_from_dict(json.loads(json.dumps(wg.data.schema_to_dict(data.schema))))
+    assert schema == data.schema
+    new = read_csv(text("note,city,price,size", "a,Oslo,1,60"), columns=data.features, schema=schema)
+    assert [part.tolist() for part in TableDataset(new).tensors] == [[[60]], [[0]]]
+    assert CSVStream(homes, target="price").features == data.features == ["size", "city"]
 
 
 # ---- streams

@@ -22,7 +22,8 @@ def run_page(text: str, file: str) -> list[str]:
         if ">>>" not in code:
             exec(compile("\n" * line + code, file, "exec"), names)
             continue
-        test = doctest.DocTestParser().get_doctest(code, names, Path(file).name, file, line)
+        # A name for each block: by it the lines of others are told apart, which errors of recorded operators quote.
+        test = doctest.DocTestParser().get_doctest(code, names, f"{Path(file).name}:{line + 1}", file, line)
         doctest.DocTestRunner(optionflags=FLAGS).run(test, out=complaints.append, clear_globs=False)
         names = test.globs
     return complaints

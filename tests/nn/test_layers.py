@@ -297,7 +297,6 @@ def test_embedding_bag(mode: str, fold: Any) -> None:
     [
         (lambda: nn.Embedding(3, 2, padding_idx=3), ValueError),
         (lambda: nn.Embedding(3, 2, padding_idx=-4), ValueError),
-        (lambda: nn.Embedding(3, 2, sparse=True), NotImplementedError),
         (lambda: nn.Embedding(3, 2, _weight=wg.ones(2, 2)), ValueError),
         (lambda: nn.Embedding.from_pretrained(wg.ones(2)), ValueError),
         (lambda: nn.EmbeddingBag(3, 2, mode="min"), ValueError),

@@ -100,9 +100,9 @@ def test_bad_content_is_refused(tensors: Any, metadata: Any, error: type[Excepti
     "damage",
     [
         lambda b: b"", lambda b: b[:5], lambda b: b[:-1], lambda b: b + b"x", lambda b: b"\xff" * 64,
-        lambda b: b[:8] + b"!" + b[9:], lambda b: b"PK\x03\x04" + b,
+        lambda b: b[:8] + b"!" + b[9:],
     ],
-    ids=["empty", "header", "cut", "longer", "noise", "json", "zip"],
+    ids=["empty", "header", "cut", "longer", "noise", "json"],
 )  # fmt: skip
 @pytest.mark.parametrize("reader", [load_file, load], ids=["load_file", "load"])
 def test_broken_files_are_named(damage: Any, reader: Any, tmp_path: Any) -> None:
@@ -140,13 +140,6 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path: Any) -> None:
     done = subprocess.run([sys.executable, "-c", script, str(path)], check=False)
     assert done.returncode == 9
     assert load_file(path)["t"].tolist() == [1.0, 1.0]
-
-
-def test_without_the_library_the_error_says_what_to_install(monkeypatch: Any) -> None:
-    monkeypatch.setitem(sys.modules, "safetensors", None)
-    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
-    with pytest.raises(ImportError, match=r"pip install wengert\[demo\]"):
-        to_bytes({"t": BASE})
 
 
 # ---- nested structures

@@ -127,3 +127,25 @@ def test_parts_that_are_not_used_get_zeros_in_every_order(part, wanted):
     (g,) = wg.autograd.grad((part(x) ** 3).sum(), x, create_graph=True)
     (h,) = wg.autograd.grad((g * g).sum(), x)
     np.testing.assert_allclose(h.numpy(), 36 * x.detach().numpy() ** 3 * wanted)
+
+
+def test_a_gradient_that_will_never_be_is_warned_of():
+    x = wg.ones(2, requires_grad=True)
+    y, kept = x * 2, x * 3
+    kept.retain_grad()
+    with pytest.warns(wg.errors.GradientLossWarning, match="retain_grad") as warned:
+        assert y.grad is None
+    assert warned[0].filename == __file__
+    assert x.grad is None
+    assert kept.grad is None
+    assert x.detach().grad is None
+    (y + kept).sum().backward()
+    assert x.grad.tolist() == [5.0, 5.0]
+    assert kept.grad.tolist() == [1.0, 1.0]
+
+
+def test_a_leafs_node_says_of_what_it_is():
+    node = wg.ones(2, 3, requires_grad=True).sum().grad_fn.next_functions[0][0]
+    assert repr(node) == "<AccumulateGrad of a tensor that is gone>"
+    x = wg.ones(2, 3, requires_grad=True)
+    assert repr(x.sum().grad_fn.next_functions[0][0]) == "<AccumulateGrad of float32[2, 3]>"
