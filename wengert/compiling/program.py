@@ -33,7 +33,7 @@ from wengert.graph.outside import unseen
 from wengert.graph.refusals import NotCapturable, NotYet
 from wengert.graph.storage import Traced
 from wengert.passes.pipeline import optimise
-from wengert.runtime.ahead import Ahead
+from wengert.runtime.ahead import Ahead, put_off
 from wengert.runtime.budget import Bounded, Budget, bounded
 from wengert.runtime.overlap import planned
 from wengert.runtime.placing import LARGE
@@ -242,7 +242,7 @@ class Program:
                 with self.seconds.of("memory budget"):
                     self.bounded = bounded(self.optimised, self.budget, self._held, in_place=not self.decisions)
                 self.optimised = self.bounded.graph
-        with self.seconds.of("kernels", code="machine code"):
+        with put_off(), self.seconds.of("kernels", code="machine code"):
             self.run = self.plan = self.planned(self._held)
 
     def planned(self, bound: Sequence[Any]) -> Plan:

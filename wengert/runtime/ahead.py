@@ -1,7 +1,7 @@
 """Kernels made in the background, so that eager code never waits for a compiler.
 
 Such a kernel is asked for again and again: until it is there, the caller does without. One daemon thread makes them in
-the order in which they were first needed. Where ``settings.native`` is "wait", and where kernels are recorded, the caller makes
+the order in which they were first needed, but begins none while somebody waits for a program to be made. Where ``settings.native`` is "wait", and where kernels are recorded, the caller makes
 them itself, and the thread hears nothing of them.
 """
 
@@ -9,7 +9,8 @@ import atexit
 import os
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from wengert.codegen.binding import at_end, relieve
@@ -17,10 +18,25 @@ from wengert.core.native import beside
 from wengert.runtime.recording import active, current, paused
 from wengert.settings import settings
 
-__all__ = ["Ahead", "finish"]
+__all__ = ["Ahead", "finish", "put_off"]
 
 Made = TypeVar("Made")
 
+class _Gate:
+    """What the thread waits at before each kernel: closed as long as anybody is inside of :func:`put_off`."""
+
+    def __init__(self) -> None:
+        self.lock, self.inside, self.open = threading.Lock(), 0, threading.Event()
+        self.open.set()
+
+    def add(self, one: int) -> None:
+        """Count those inside."""
+        with self.lock:
+            self.inside += one
+            (self.open.clear if self.inside else self.open.set)()
+
+
+_gate = _Gate()
 _lock = threading.Lock()
 _queue: "queue.SimpleQueue[Ahead[Any] | None]" = queue.SimpleQueue()
 _thread: threading.Thread | None = None
@@ -91,6 +107,7 @@ def _work(jobs: "queue.SimpleQueue[Ahead[Any] | None]") -> None:
         if job is None:
             return
         idle = False
+        _gate.open.wait()
         try:
             with beside():
                 job.run()
@@ -100,6 +117,17 @@ def _work(jobs: "queue.SimpleQueue[Ahead[Any] | None]") -> None:
             threading.excepthook(
                 threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
             )
+
+
+@contextmanager
+def put_off() -> Iterator[None]:
+    """Let the background begin no kernel during a block, whose caller waits for others: one compiler runs at a time."""
+    gate = _gate
+    gate.add(1)
+    try:
+        yield
+    finally:
+        gate.add(-1)
 
 
 def finish() -> None:
@@ -126,8 +154,8 @@ def _stop() -> None:
 
 def _forget() -> None:
     """Begin anew in the child of a fork, which has no such thread."""
-    global _lock, _queue, _thread
-    _lock, _queue, _thread = threading.Lock(), queue.SimpleQueue(), None
+    global _gate, _lock, _queue, _thread
+    _gate, _lock, _queue, _thread = _Gate(), threading.Lock(), queue.SimpleQueue(), None
 
 
 atexit.register(_stop)

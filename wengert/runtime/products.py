@@ -9,7 +9,7 @@ from wengert.runtime.ahead import Ahead
 from wengert.runtime.contraction import again
 from wengert.runtime.contraction import matmul as product
 from wengert.runtime.eager import kernel
-from wengert.runtime.recording import reshaped
+from wengert.runtime.recording import active, current, reshaped
 
 __all__ = ["linear", "matmul", "rows_product"]
 
@@ -19,13 +19,15 @@ _ready: dict[Any, Ahead[bool]] = {}
 
 
 def _is_ready(array: Any, *others: Any, bias: str = "", addend: bool = False) -> bool:
-    """Whether the kernels for a dtype and what is added are made; the first question has them made."""
+    """Whether the kernels for a dtype and what is added are made, or may be waited for; the first question has them made."""
     dtype = array.dtype
     if (dtype is not F32 and dtype is not F64) or not array.size:
         return False
     for other in others:
         if other.dtype is not dtype or not other.size:
             return False
+    if active[0] and current() is not None:  # whoever records waits, for the kernels of this product alone
+        return True
     found = _ready.get((dtype, bias, addend))
     if found is None:
         found = _ready[dtype, bias, addend] = Ahead(lambda: _prepare(dtype, bias, addend))
