@@ -464,3 +464,23 @@ def test_factors_of_batched_products_may_lie_elsewhere_at_each_call() -> None:
         np.testing.assert_allclose(first.numpy(), expected, rtol=1e-3, atol=1e-3)
         np.testing.assert_allclose(second.numpy(), 2 * expected, rtol=1e-3, atol=1e-3)
         held += [a, b, first, second]
+
+
+@pytest.mark.parametrize("dtype", [wg.float16, wg.bfloat16])
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_of_halves_is_cast_at_each_call(dtype: Any, masked: bool) -> None:
+    mask = numbers(9, 8, 8).to(dtype) if masked else None
+
+    def run(*given: Any) -> Any:
+        q, k, v = (x.to(dtype).detach().requires_grad_() for x in given)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=not masked)
+        return out.detach(), *wg.autograd.grad(out.float().square().sum(), (q, k, v))
+
+    program = compiled(run)
+    for k in range(2):
+        given = [numbers(10 * k + i, 2, 3, 8, 16) for i in range(3)]
+        for e, f in zip(run(*given), program(*given), strict=True):
+            assert e.dtype is f.dtype
+            np.testing.assert_allclose(f.float().numpy(), e.float().numpy(), rtol=2e-2, atol=2e-2)
+        program_of(program).scramble()
+    assert not [(getattr(s, "why", s), getattr(s, "node", s)) for s in steps_of(program)]

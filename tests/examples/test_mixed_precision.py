@@ -5,8 +5,6 @@ import pytest
 from examples.mixed_precision import PRECISIONS, main
 
 
-# Planning casts the memory of a result of float16 before anything is in it.
-@pytest.mark.filterwarnings("ignore:overflow encountered in cast:RuntimeWarning")
 @pytest.mark.parametrize("task", ["digits", "characters"])
 def test_sixteen_bits_reach_the_loss_of_float32(task: str) -> None:
     found = main(steps=40, tasks=(task,))[task]

@@ -1,8 +1,8 @@
 """Kernels made in the background, so that eager code never waits for a compiler.
 
 Such a kernel is asked for again and again: until it is there, the caller does without. One daemon thread makes them in
-the order in which they were first needed, but begins none while somebody waits for a program to be made. Where ``settings.native`` is "wait", and where kernels are recorded, the caller makes
-them itself, and the thread hears nothing of them.
+the order in which they were first needed, but begins none while somebody waits for a program to be made. Where
+``settings.native`` is "wait", and where kernels are recorded, the caller makes them itself, and the thread hears nothing of them.
 """
 
 import atexit
@@ -21,6 +21,7 @@ from wengert.settings import settings
 __all__ = ["Ahead", "finish", "put_off"]
 
 Made = TypeVar("Made")
+
 
 class _Gate:
     """What the thread waits at before each kernel: closed as long as anybody is inside of :func:`put_off`."""

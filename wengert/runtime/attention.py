@@ -16,7 +16,7 @@ from wengert.runtime.calls import dtype_name, or_numpy
 from wengert.runtime.eager import kernel
 from wengert.runtime.launch import Launcher, number_bits, pointer
 from wengert.runtime.pool import empty
-from wengert.runtime.recording import ascontiguous, reshaped
+from wengert.runtime.recording import ascontiguous, assign, cast, reshaped
 from wengert.runtime.rows import launcher, vector
 
 __all__ = ["fused_attention", "fused_attention_backward"]
@@ -41,11 +41,11 @@ class _Heads(NamedTuple):
     def matrices(self, array: Array, dtype: Any) -> Array:
         """Return an array whose last dimension is neighbours in memory; a copy, if it is needed, is pooled."""
         rows = array.shape[-2:]
-        seen = reshaped(array.astype(dtype, copy=False), self.batch, self.heads, *rows)
+        seen = reshaped(cast(array, dtype), self.batch, self.heads, *rows)
         if seen.strides[-1] == seen.itemsize and seen.flags.aligned:
             return seen
         copy = empty(seen.shape, dtype)
-        np.copyto(copy, seen)
+        assign(copy, seen)
         return copy
 
     def numbers(self, array: Array) -> Array:
@@ -63,7 +63,7 @@ class _Heads(NamedTuple):
             full.fill(-np.inf)
             np.copyto(full, 0, where=turned)
         else:
-            np.copyto(full, turned)
+            assign(full, turned)
         flat = full.reshape(math.prod(own[:-1]), own[-1] if own else 1, self.keys, self.queries)
         return np.broadcast_to(flat, (self.batch, self.heads, self.keys, self.queries))
 
@@ -108,7 +108,7 @@ def fused_attention(
         given.append(heads.mask(mask, query.shape[:-2], dtype))
     blocks = heads.batch * heads.heads * -(-heads.queries // QUERIES)
     heads.run(run, [*given, heads.matrices(out, dtype), heads.numbers(lse)], scale, blocks)
-    return out.astype(query.dtype, copy=False), lse
+    return cast(out, query.dtype), lse
 
 
 @kernel("fused_attention_backward")
@@ -129,4 +129,4 @@ def fused_attention_backward(
     given += [*(heads.matrices(a, dtype) for a in (g, out)), *(heads.numbers(a) for a in (lse, g_lse))]
     results = [heads.matrices(a, dtype) for a in found]
     heads.run(run, [*given, *results], scale, heads.batch * heads.heads)
-    return tuple(a.astype(query.dtype, copy=False) for a in found)
+    return tuple(cast(a, query.dtype) for a in found)

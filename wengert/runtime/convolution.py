@@ -43,7 +43,7 @@ from wengert.runtime.convolution_tiles import block, fitting, gradient_tile, sum
 from wengert.runtime.eager import kernel
 from wengert.runtime.launch import pointer
 from wengert.runtime.pool import empty
-from wengert.runtime.recording import assign, is_lasting, keep, paused, pin
+from wengert.runtime.recording import assign, cast, is_lasting, keep, paused, pin
 from wengert.runtime.reduction import total
 from wengert.runtime.rows import contiguous
 from wengert.runtime.threads import get_num_threads
@@ -428,9 +428,9 @@ def _in_float32(function: Any) -> Any:
     def run(x: Array, y: Array, *rest: Any, **named: Any) -> Any:
         if not is_narrow(x.dtype) or x.dtype != y.dtype:
             return function(x, y, *rest, **named)
-        wide = [a.astype(np.float32) if isinstance(a, np.ndarray) else a for a in (x, y, *rest)]
+        wide = [cast(a, np.float32) if isinstance(a, np.ndarray) else a for a in (x, y, *rest)]
         found = function(*wide, **named)
-        return found if found is NotImplemented else found.astype(x.dtype)
+        return found if found is NotImplemented else cast(found, x.dtype)
 
     return run
 

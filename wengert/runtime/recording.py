@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "Check", "Recording", "Task", "active", "ascontiguous", "assign", "at_each_call", "current", "is_lasting", "keep",
-    "paused", "pin", "recording", "reshaped", "writable",
+    "Check", "Recording", "Task", "active", "ascontiguous", "assign", "at_each_call", "cast", "current", "is_lasting",
+    "keep", "paused", "pin", "recording", "reshaped", "writable",
 ]  # fmt: skip
 
 _HEADER = struct.Struct("qqq")
@@ -154,6 +154,13 @@ def ascontiguous(array: Any, dtype: Any = None) -> Any:
     mine.kept.append(whole)
     mine.copy(array, whole)
     return _unwritable(whole)
+
+
+def cast(array: Any, dtype: Any) -> Any:
+    """Return an array in a dtype: itself, if it has that; what is cast is cast at each call."""
+    if array.dtype == dtype:
+        return array
+    return array.astype(dtype) if current() is None else ascontiguous(array, dtype)
 
 
 def assign(out: Any, source: Any) -> None:
