@@ -2,7 +2,8 @@
 
 Such a kernel is asked for again and again: until it is there, the caller does without. One daemon thread makes them in
 the order in which they were first needed, but begins none while somebody waits for a program to be made. Where
-``settings.native`` is "wait", and where kernels are recorded, the caller makes them itself, and the thread hears nothing of them.
+``settings.native`` is "wait", and where kernels are recorded, the caller makes them itself, and the thread hears nothing
+of them.
 """
 
 import atexit
