@@ -1,5 +1,7 @@
 """What a call of a compiled program does with memory: of arguments, of results, and of what it writes."""
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -203,3 +205,45 @@ def test_overlapping() -> None:
     parts = [memory[:10], memory[10:20], memory[5:15], memory[50:60:3]]
     assert overlapping(parts, parts).tolist() == [2, 2, 3, 1]
     assert overlapping(parts[:1], [memory[10:10], memory[10:]]).tolist() == [0]
+
+
+# ---- programs
+
+
+def endings(scale: list[float], weight: Any) -> dict[str, Any]:
+    """Return functions whose programs end in different ways."""
+    optimizer = wg.optim.SGD([weight], lr=0.1)
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = (x * weight * scale[0]).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return {
+        "a value": lambda x: x * scale[0],
+        "several": lambda x: (x * scale[0], x),
+        "with a history": lambda x: x * weight * scale[0],
+        "a step": step,
+        "a decision": lambda x: x * scale[0] if x.sum() > 0 else x,
+    }
+
+
+@pytest.mark.parametrize("kind", endings([1.0], wg.ones(3, requires_grad=True)))
+def test_a_program_that_is_dropped_is_gone_at_once(kind: str) -> None:
+    """It holds the memory of a plan, so it must not wait for the collector of cycles."""
+    scale = [1.0]
+    run = wg.compile(endings(scale, wg.ones(3, requires_grad=True))[kind], fullgraph=True)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            run(wg.ones(3))
+        program = weakref.ref(next(iter(run.programs.values()))[0])
+        assert program() is not None
+        for programs in run.programs.values():
+            programs.clear()
+        assert program() is None
+    finally:
+        gc.enable()

@@ -267,8 +267,8 @@ class Program:
         """Write what is to be written, and return what the function returns."""
         if self._finish is None:
             names = Names()
-            self._finish = procedure("found, leaves, recorded", finishing(self, self._returned, names), names)
-        return self._finish(found, leaves, recorded)
+            self._finish = procedure("found, leaves, recorded, returned", finishing(self, names), names)
+        return self._finish(found, leaves, recorded, self._returned)
 
     def _returned(self, found: Sequence[Any], leaves: Sequence[Any], recorded: dict[int, Any]) -> Any:
         made: dict[Result, Any] = {}
