@@ -335,6 +335,7 @@ def capture(function: Callable[..., Any], leaves: Sequence[Any], structure: Any)
         raise
     program.function, program.arguments = function, structure
     level.modules.settle()
+    program.guards.identify(leaves, around.tensors, [tensor for tensor, _, _ in level.grads.values()])
     program.guards.surroundings = around
     program.seconds["capture"] = time.perf_counter() - begun
     return program
