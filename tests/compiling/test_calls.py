@@ -1,11 +1,14 @@
 """What a call of a compiled program does with memory: of arguments, of results, and of what it writes."""
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 
 import wengert as wg
+from wengert import nn, tree
 from wengert.compiling.function import Compiled
 from wengert.runtime.segments import Native, moving, overlapping
 
@@ -203,3 +206,98 @@ def test_overlapping() -> None:
     parts = [memory[:10], memory[10:20], memory[5:15], memory[50:60:3]]
     assert overlapping(parts, parts).tolist() == [2, 2, 3, 1]
     assert overlapping(parts[:1], [memory[10:10], memory[10:]]).tolist() == [0]
+
+
+# ---- arguments that the function holds as well
+
+
+def holding(weight: Any) -> dict[str, Any]:
+    """Return functions of one argument that may be what they hold: it is one tensor then, or two."""
+    optimizer = wg.optim.SGD([weight], lr=0.5)
+    model = nn.Linear(3, 3, bias=False)
+    model.weight = weight
+
+    def written(x: Any) -> Any:
+        with wg.no_grad():
+            weight.add_(x)
+        return weight * 1
+
+    def backward(x: Any) -> Any:
+        x.grad = weight.grad = None
+        (x * weight * weight).sum().backward()
+        return x.grad * 1, weight.grad * 1
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = (x * x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return {
+        "read": lambda x: x * weight,
+        "of a module": lambda x: model(x),
+        "written": written,
+        "backward": backward,
+        "a step": step,
+    }
+
+
+@pytest.mark.parametrize("order", ["wwooww", "oowwoo"])
+@pytest.mark.parametrize("kind", holding(nn.Parameter(wg.ones(3, 3))))
+def test_an_argument_that_the_function_holds_is_not_any_argument(kind: str, order: str) -> None:
+    worlds = []
+    for made in (lambda f: f, compiled):
+        weight = nn.Parameter(wg.arange(9.0).view(3, 3) / 9)
+        other = (wg.ones(3, 3) * 0.5).requires_grad_()
+        worlds.append((made(holding(weight)[kind]), {"w": weight, "o": other}))
+    for which in order:
+        seen = []
+        for run, tensors in worlds:
+            found = tree.leaves(run(tensors[which]))
+            kept = [t for tensor in tensors.values() for t in (tensor, tensor.grad) if t is not None]
+            seen.append([t.detach().numpy().copy() for t in (*found, *kept)])
+        for eager, fast in zip(*seen, strict=True):
+            np.testing.assert_allclose(fast, eager, rtol=1e-6)
+
+
+# ---- programs
+
+
+def endings(scale: list[float], weight: Any) -> dict[str, Any]:
+    """Return functions whose programs end in different ways."""
+    optimizer = wg.optim.SGD([weight], lr=0.1)
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = (x * weight * scale[0]).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return {
+        "a value": lambda x: x * scale[0],
+        "several": lambda x: (x * scale[0], x),
+        "with a history": lambda x: x * weight * scale[0],
+        "a step": step,
+        "a decision": lambda x: x * scale[0] if x.sum() > 0 else x,
+    }
+
+
+@pytest.mark.parametrize("kind", endings([1.0], wg.ones(3, requires_grad=True)))
+def test_a_program_that_is_dropped_is_gone_at_once(kind: str) -> None:
+    """It holds the memory of a plan, so it must not wait for the collector of cycles."""
+    scale = [1.0]
+    run = wg.compile(endings(scale, wg.ones(3, requires_grad=True))[kind], fullgraph=True)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            run(wg.ones(3))
+        program = weakref.ref(next(iter(run.programs.values()))[0])
+        assert program() is not None
+        for programs in run.programs.values():
+            programs.clear()
+        assert program() is None
+    finally:
+        gc.enable()

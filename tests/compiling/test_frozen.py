@@ -80,6 +80,42 @@ def test_a_write_makes_another_program_and_the_old_one_goes():
     assert [len(programs) for programs in run.programs.values()] == [1]
 
 
+def test_a_write_drops_the_programs_of_all_forms_of_arguments():
+    weight = wg.ones(500, 60)
+    run = frozen(lambda x: x @ weight)
+    for rows in (300, 301, 302):
+        run(wg.ones(rows, 500))
+    weight.mul_(2)
+    assert (run(wg.ones(300, 500)).numpy() == 1000).all()
+    assert [len(programs) for programs in run.programs.values() if programs] == [1]
+    for rows in (301, 302):
+        assert (run(wg.ones(rows, 500)).numpy() == 1000).all()
+
+
+@pytest.mark.parametrize(
+    ("function", "weight", "shape"),
+    [
+        (lambda x, w: x @ w, (500, 100), (3000, 500)),
+        (lambda x, w: w @ x, (6, 300, 500), (6, 500, 100)),
+        (lambda x, w: x.transpose(1, 2) @ w, (200, 300), (700, 200, 64)),  # in several pieces, with the same weights
+        (lambda x, w: nn.functional.conv2d(x, w), (20, 3, 3, 3), (2, 3, 12, 11)),
+    ],
+    ids=["right", "left", "pieces", "convolution"],
+)
+def test_what_is_made_of_weights_is_made_once_lasts_and_is_counted(function, weight, shape):
+    weight, x = wg.randn(weight), wg.randn(shape)
+    run = frozen(lambda x: function(x, weight))
+    first = run(x).numpy()
+    program = program_of(run)
+    once = sum(block.size for block in program.plan.scratch.lasting)
+    assert weight.nbytes <= once < weight.nbytes * 1.5 + 4096  # panels are padded
+    assert program.plan.nbytes >= once
+    assert f"{once:,} of what is made of constants once" in program.plan.memory()
+    program.scramble()
+    np.testing.assert_array_equal(run(x).numpy(), first)
+    assert any("which is frozen, is not written" in guard for guard in wg.explain(run, x).programs[0].guards)
+
+
 def test_weights_that_change_at_each_call_are_given_up_with_a_warning():
     weight, x = wg.ones(50, 50), wg.randn(20, 50)
     run = wg.compile(lambda x: x @ weight, frozen=True)

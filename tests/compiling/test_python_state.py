@@ -67,6 +67,35 @@ class Scaled(nn.Module):
         return y if self.mode == "plus" else -y
 
 
+class Key:
+    """All of them are equal."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Key)
+
+    def __hash__(self) -> int:
+        return 1
+
+
+def over(table: dict[Any, Any]) -> Callable[[Any], Any]:
+    """Return a function that goes over the items of a dictionary, in order."""
+
+    def read(x: Any) -> Any:
+        for key, value in table.items():
+            x = x * value + (getattr(key, "value", 1.0) if key is not True else 5.0)
+        return x
+
+    return read
+
+
+def again(table: dict[Any, Any], old: Any, new: Any) -> Callable[[], None]:
+    """Return what takes an item out of a dictionary, and puts it behind the others under another key."""
+    return lambda: table.update({new: table.pop(old)})
+
+
 class Trainer:
     def __init__(self) -> None:
         self.model, self.config, self.step_count = Scaled(), Config(), 0
@@ -158,6 +187,14 @@ def cases() -> Iterator[tuple[str, Case]]:
     numbers, table = [1.0] * 1000, collections.OrderedDict((i, 1.0) for i in range(1000))
     yield "a long list", (lambda x: x * numbers[500], lambda: numbers.__setitem__(500, 3.0))
     yield "a large dict", (lambda x: x * table[500], lambda: table.__setitem__(500, 3.0))
+    ordered: dict[Any, Any] = {"a": 2.0, "b": 3.0}
+    yield "the order of a dict", (over(ordered), again(ordered, "a", "a"))
+    outer: dict[Any, Any] = {"inner": {"a": 2.0, "b": 3.0}}
+    yield "the order of a dict in a dict", (lambda x: over(outer["inner"])(x), again(outer["inner"], "a", "a"))
+    numbered: dict[Any, Any] = {1: 2.0}
+    yield "an equal key of another type", (over(numbered), again(numbered, 1, True))
+    equal: dict[Any, Any] = {Key(1.0): 2.0}
+    yield "another key that says it is equal", (over(equal), again(equal, Key(1.0), Key(3.0)))
     pair = collections.namedtuple("pair", "a b")(1.0, [2.0])
     yield "a list in a tuple", (lambda x: x * pair.b[0], lambda: pair.b.__setitem__(0, 5.0))
 

@@ -13,6 +13,7 @@ from wengert.compiling.decisions import generators_of, rewound
 from wengert.compiling.function import Compiled, reason
 from wengert.compiling.program import Program
 from wengert.compiling.report import predicted
+from wengert.compiling.sources import Held
 from wengert.core.interpret import Payload
 from wengert.core.place import describe
 from wengert.core.state import thread
@@ -219,16 +220,19 @@ class ProgramExplanation:
 
 def _guards(program: Program, leaves: Sequence[Any]) -> Iterator[str]:
     """Yield what must hold for a program to be right, equal sentences once."""
+    guards = program.guards
+    known = dict(guards.known)
     for i, leaf in enumerate(leaves):
         first = next(k for k, other in enumerate(leaves) if other is leaf)
         if isinstance(leaf, Tensor):
             wants = ", requires a gradient" if leaf.requires_grad else ""
             same = f", the same tensor as argument {first}" if first < i else ""
-            yield f"argument {i} is {leaf.dtype.name}{list(leaf.shape)}{wants}{same}"
+            held = ", which the function holds as well" if i in known else ""
+            yield f"argument {i} is {leaf.dtype.name}{list(leaf.shape)}{wants}{same}{held}"
         else:
             yield f"argument {i} is {leaf!r}"
-    guards = program.guards
     told = Counter(f"{source!r} keeps shape, layout, dtype and requires_grad" for source, _ in guards.forms)
+    told.update(f"{Held(tensor)!r}, which is frozen, is not written" for tensor, _, _ in guards.frozen)
     told.update(f".grad of {source!r} is {'there' if present else 'None'}" for source, present in guards.grads)
     around = () if guards.surroundings is None else guards.surroundings.named()
     looks = dict.fromkeys(name for look in guards.looks for name in look.names())

@@ -197,6 +197,7 @@ class Compiled:
                 "cond(), give loops a fixed length, or leave this part out of the compiled function"
             )
             raise AsItIs
+        self._drop_outdated()
         try:
             program = self.program(leaves, structure)
         except NotYet as error:
@@ -214,13 +215,18 @@ class Compiled:
             self.retraces.append(why)
         known = self.programs[key] = self.programs.pop(key, [])  # the latest is the last to go
         self._latest = key, structure, known
-        known[:] = [program, *(other for other in known if not other.guards.outdated)]
+        known.insert(0, program)
         del known[PROGRAMS:]
         while len(self.programs) > FORMS:
             del self.programs[next(iter(self.programs))]
         program.first = program.ready
         with program.seconds.of("first run"):
             return self._run(key, program, leaves, structure)
+
+    def _drop_outdated(self) -> None:
+        """Drop programs of all forms with constants that are no longer right, before others take their memory again."""
+        for programs in self.programs.values():
+            programs[:] = [program for program in programs if not program.guards.outdated]
 
     def _give_up(self, why: str) -> None:
         """Run the function as it is from now on, and say so once.

@@ -66,7 +66,7 @@ class Look:
     def holds(self) -> bool:
         """Whether the same objects are there."""
         now, before = self.read(), self.before
-        return len(now) == len(before) and all(map(is_, now, before))
+        return len(now) == len(before) and _are(now, before)
 
     def conditions(self, name: Callable[[Any], str]) -> Iterable[str]:
         """Yield, as Python, what :meth:`holds` asks; ``name`` gives objects their names there."""
@@ -127,7 +127,7 @@ class Attributes(Look):
 
     def holds(self) -> bool:
         try:
-            return all(map(is_, self._now(), self.before))
+            return _are(self._now(), self.before)
         except ValueError:  # of a variable of a closure that was deleted
             return False
 
@@ -214,10 +214,10 @@ class Content(Look):
         elif type(container) is list:
             yield f"len({name(container)}) == {count}"
             yield from (f"{name(container)}[{k}] is {name(value)}" for k, value in enumerate(self.before))
-        else:
+        else:  # in the same order, and under the very same keys: 1, 1.0 and True are equal
+            keys, values = self.before[: count // 2], self.before[count // 2 :]
             yield f"len({name(container)}) == {count // 2}"
-            pairs = zip(self.before[: count // 2], self.before[count // 2 :], strict=True)
-            yield from (f"{name(container)}.get({name(k)}, {name(EMPTY)}) is {name(value)}" for k, value in pairs)
+            yield f"{name(_are)}({name(container)}, {name(keys)}) and {name(_are)}({name(container)}.values(), {name(values)})"
 
 
 def look_at(called: str, container: Any, names: Sequence[Any] | None = None) -> Look:
@@ -303,6 +303,11 @@ def content(cell: Any) -> Any:
         return cell.cell_contents
     except ValueError:
         return EMPTY
+
+
+def _are(now: Iterable[Any], before: Iterable[Any]) -> bool:
+    """Whether these are the very same objects."""
+    return all(map(is_, now, before))
 
 
 def _pairs(container: dict[Any, Any]) -> list[Any]:

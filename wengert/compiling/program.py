@@ -267,8 +267,8 @@ class Program:
         """Write what is to be written, and return what the function returns."""
         if self._finish is None:
             names = Names()
-            self._finish = procedure("found, leaves, recorded", finishing(self, self._returned, names), names)
-        return self._finish(found, leaves, recorded)
+            self._finish = procedure("found, leaves, recorded, returned", finishing(self, names), names)
+        return self._finish(found, leaves, recorded, self._returned)
 
     def _returned(self, found: Sequence[Any], leaves: Sequence[Any], recorded: dict[int, Any]) -> Any:
         made: dict[Result, Any] = {}
@@ -335,6 +335,7 @@ def capture(function: Callable[..., Any], leaves: Sequence[Any], structure: Any)
         raise
     program.function, program.arguments = function, structure
     level.modules.settle()
+    program.guards.identify(leaves, around.tensors, [tensor for tensor, _, _ in level.grads.values()])
     program.guards.surroundings = around
     program.seconds["capture"] = time.perf_counter() - begun
     return program

@@ -60,11 +60,11 @@ def _is_whole(tensor: Any) -> bool:
     return isinstance(held, Traced) and not held.chain and held.storage.source is None and node_of(tensor) is None
 
 
-def finishing(program: Any, returned: Callable[..., Any], name: Names) -> Iterator[str]:
-    """Yield, as Python, what is done when a program has run: a procedure of ``found``, ``leaves`` and ``recorded``.
+def finishing(program: Any, name: Names) -> Iterator[str]:
+    """Yield, as Python, what is done when a program (see :class:`wengert.compiling.program.Program`) has run.
 
-    Args:
-        program: see :class:`wengert.compiling.program.Program`. returned: makes the results that are not just one new tensor.
+    It is a procedure of ``found``, ``leaves``, ``recorded`` and ``returned``, which makes the results that are not just one new
+    tensor. That comes with the call, or the program and its procedure would refer to each other.
     """
     if program.writes:  # of any number, the last is the only one that is remembered
         yield f"note = (({name(inf)}, 'a compiled function', {name(here)}(1)),)"
@@ -81,7 +81,7 @@ def finishing(program: Any, returned: Callable[..., Any], name: Names) -> Iterat
     if program.outward is None and program.structure.kind is None and program.results[0].kind == "value":
         yield f"return {name(from_array)}(found[{program.results[0].item}])"
     else:
-        yield f"return {name(returned)}(found, leaves, recorded)"
+        yield "return returned(found, leaves, recorded)"
 
 
 def check_rate(level: Any, value: Any) -> None:

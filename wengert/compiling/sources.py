@@ -1,6 +1,6 @@
 """Where the inputs of a graph are found at a call, and what must still hold for the graph to be right."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from wengert.compiling.looks import Look
 from wengert.compiling.straight import Names, conjunction
 from wengert.compiling.surroundings import Surroundings
 from wengert.core.structure import structure
-from wengert.core.tensor import version_of
+from wengert.core.tensor import Tensor, version_of
 
 __all__ = ["Argument", "Gradient", "Guards", "Held", "Source"]
 
@@ -121,6 +121,8 @@ class Guards:
             keys of those whose gradient had a history. looks: at what an optimiser goes by. questions: to Python objects, with
             answers. modules: snapshots, asked only if any module of the process has changed.
         surroundings: what the function reads besides its arguments.
+        known: arguments that are tensors which the function holds as well, and these. unknown: arguments that are none of them,
+            though they might, and what becomes of gradients depends on it.
         frozen: tensors whose values are constants of the graph, see :mod:`wengert.compiling.frozen`.
         moved: how often a tensor that the function holds got other memory. apart: says whether the tensors lie where they may.
     """
@@ -130,6 +132,8 @@ class Guards:
         self.grads: list[tuple[Source, bool]] = []
         self.histories: frozenset[Any] = frozenset()
         self.looks: list[Look] = []
+        self.known: list[tuple[int, Any]] = []
+        self.unknown: list[int] = []
         self.frozen: list[Any] = []
         self.questions: list[tuple[Callable[[], Any], Any, str]] = []
         self.modules: list[tuple[Callable[[], Any], Any, str]] = []
@@ -138,8 +142,26 @@ class Guards:
         self.apart: Any = None
         self._changes = structure.changes
         self._seen: list[tuple[Any, Any, Any, tuple[Any, ...]]] = []
+        self._holds: dict[int, Any] = {}
         self._refreshed = 0
         self._straight: Callable[[Sequence[Any]], bool] | None = None  # whether all is as it was at the last look
+
+    def identify(self, leaves: Sequence[Any], held: Collection[int], asked: Sequence[Any]) -> None:
+        """Take note of which arguments the function holds as well: what is done to one is then done to the other.
+
+        Args:
+            held: the identities of tensors that the function can reach. asked: tensors whose ``.grad`` it has read or set.
+        """
+        tensors = {k: leaf for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor)}
+        self.known = [(k, leaf) for k, leaf in tensors.items() if id(leaf) in held]
+        if asked:
+            graded, given = set(map(id, asked)), set(map(id, leaves))
+            self.unknown = [
+                k for k, leaf in tensors.items()
+                if id(leaf) not in held and (leaf.requires_grad or id(leaf) in graded)
+            ]  # fmt: skip
+            others = (*asked, *(source.held for source, _ in self.forms))
+            self._holds = {id(tensor): tensor for tensor in others if id(tensor) not in given}
 
     def broken(self, leaves: Sequence[Any]) -> str | None:
         """Return the first thing that no longer holds, in words; None if all does."""
@@ -163,6 +185,8 @@ class Guards:
 
     def _conditions(self, name: Names) -> Iterator[str]:
         """Yield, as Python, what the last look was at, and found."""
+        yield from (f"leaves[{k}] is {name(tensor)}" for k, tensor in self.known)
+        yield from (f"{name(id)}(leaves[{k}]) not in {name(self._holds)}" for k in self.unknown)
         for source, present in self.grads:
             gradient = f"{source.text(name)}._grad"
             yield f"{gradient} is {'not None' if present else 'None'}"
@@ -191,6 +215,12 @@ class Guards:
         for one in self.frozen:
             if not one.holds:
                 return f"{Held(one.tensor)!r}, which is frozen, was written"
+        for k, tensor in self.known:
+            if leaves[k] is not tensor:
+                return f"argument {k} is not the tensor that the function holds as well"
+        for k in self.unknown:
+            if id(leaves[k]) in self._holds:
+                return f"argument {k} is a tensor that the function holds as well"
         for source, present in self.grads:
             gradient = source.tensor(leaves)._grad
             if (gradient is not None) is not present:

@@ -69,8 +69,8 @@ class Surroundings:
         function: any callable. others: further objects to watch.
 
     Attributes:
-        modules: those that are within reach, by identity, whether they are called or not. compared: how often another
-            object was found where one was, and compared by value.
+        modules: those that are within reach, by identity, whether they are called or not. tensors: the identities of those
+            that are. compared: how often another object was found where one was, and compared by value.
     """
 
     def __init__(self, function: Any, others: Iterable[Any]) -> None:
@@ -81,6 +81,7 @@ class Surroundings:
         self._walked: set[int] = set()
         self._functions: dict[int, Any] = {}
         self.modules: dict[int, Any] = {}
+        self.tensors: set[int] = set()
         self.compared = 0
         self._own = {_package(part) for root, _ in self._roots for part in (root, getattr(root, "__func__", root))}
         self._follow()
@@ -171,10 +172,11 @@ class Surroundings:
         left = [root]
         while left:
             value, name = left.pop()
-            if isinstance(value, (*PLAIN, Tensor, enum.Enum)) or id(value) in self._walked:
-                continue
-            self._walked.add(id(value))
-            left.extend(self._parts(value, name))
+            if isinstance(value, Tensor):
+                self.tensors.add(id(value))
+            elif not isinstance(value, (*PLAIN, enum.Enum)) and id(value) not in self._walked:
+                self._walked.add(id(value))
+                left.extend(self._parts(value, name))
 
     def _parts(self, value: Any, name: str) -> Found:
         """Take note of what a value holds, and yield what is to be followed."""
@@ -289,6 +291,7 @@ class Surroundings:
         for part in module.modules():
             self.modules[id(part)] = part
             self._walked.add(id(part))
+            self.tensors.update(id(value) for value in vars(part).values() if isinstance(value, Tensor))
             if not _is_foreign(kind := type(part)):
                 yield kind, kind.__name__
                 for name, value in list(vars(part).items()):
@@ -301,6 +304,7 @@ class Surroundings:
         methods = [getattr(kind, n, None) for n in self._names - STEPS]
         read = {n for m in methods if isinstance(m, types.FunctionType) for n in m.__code__.co_names}
         form = f"'{{}}' of {kind.__name__}"
+        self.tensors.update(id(param) for group in own.get("param_groups", ()) for param in group["params"])
         named = [n for n in own if n in self._names or n in read]
         yield from (pair for pair in self._space(value, form, own, named) if pair[0] is not own.get("param_groups"))
         for group in own["param_groups"] if "param_groups" in named else ():

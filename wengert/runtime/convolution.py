@@ -43,7 +43,7 @@ from wengert.runtime.convolution_tiles import block, fitting, gradient_tile, sum
 from wengert.runtime.eager import kernel
 from wengert.runtime.launch import pointer
 from wengert.runtime.pool import empty
-from wengert.runtime.recording import assign, cast, is_lasting, keep, paused, pin
+from wengert.runtime.recording import assign, cast, is_lasting, keep, lasting_empty, paused, pin
 from wengert.runtime.reduction import total
 from wengert.runtime.rows import contiguous
 from wengert.runtime.threads import get_num_threads
@@ -128,13 +128,12 @@ class Sums:
 
     def __call__(self, x: Array, w: Array, bias: Array | None, out: Array) -> None:
         once = is_lasting(w) and (bias is None or is_lasting(bias))
-        packed = (np.empty if once else empty)(self.panels * self.panel, np.uint8)
+        packed = (lasting_empty if once else empty)(self.panels * self.panel, np.uint8)
         with paused() if once else nullcontext():
             run(
                 self.pack, "weights", self.panels, grain(self.panels, self.each),
                 pointer(w), *self.packing, 0 if bias is None else pointer(bias), pointer(packed), self.panel,
             )  # fmt: skip
-        keep(packed)
         run(
             self.kernel, "convolution", self.count, self.grain,
             pointer(x), *self.before, pointer(packed), self.panel, pointer(out) + self.start, *self.after,

@@ -94,7 +94,7 @@ class Plan:
             with recording() as recorded:
                 recorded.scratch, recorded.checked = self.scratch.take, whole.checked
                 recorded.streams = whole.streams
-                recorded.keep, recorded.lasting = self.scratch.keep, lasting
+                recorded.keep, recorded.lasting, recorded.once = self.scratch.keep, lasting, self.scratch.once
                 found = lower(node, self.arrays.__getitem__, outs, recorded)
             if isinstance(self.scratch, SeatedScratch) and recorded.tasks:
                 reads, writes = map(self.arrays.__getitem__, node.inputs), [*outs, *found, *self.scratch.taken]
@@ -173,9 +173,9 @@ class Plan:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the plan's own memory: the arena, scratch, and copies of arguments."""
+        """The bytes of the plan's own memory: the arena, scratch, what is made once, and copies of arguments."""
         own = sum(held.nbytes for _, held in self._copied_in)
-        return int(self.values.arena.size + sum(b.size for b in self.scratch.blocks) + own)
+        return int(self.values.arena.size + sum(b.size for b in (*self.scratch.blocks, *self.scratch.lasting)) + own)
 
     @property
     def peak(self) -> int:
@@ -194,7 +194,9 @@ class Plan:
     def memory(self, width: int = 72, most: int = 40) -> str:
         """Return as text what memory a call takes, and when the largest buffers of the arena live, time to the right."""
         scratch, results = sum(b.size for b in self.scratch.blocks), sum(v.nbytes for v in self.graph.outputs)
+        once = sum(b.size for b in self.scratch.lasting)
         head = f"{self.peak:,} bytes at once: {scratch:,} of scratch beside the arena, {results:,} of results"
+        head += f", {once:,} of what is made of constants once" if once else ""
         return f"{head}\n{self.values.arena.report(width, most)}"
 
     def scramble(self) -> None:

@@ -29,7 +29,7 @@ from wengert.runtime.blocking import SHARES, WORKSPACE, Problem, cut, fitting, p
 from wengert.runtime.calls import dtype_name
 from wengert.runtime.launch import pointer
 from wengert.runtime.pool import empty
-from wengert.runtime.recording import active, keep, paused, pin
+from wengert.runtime.recording import active, lasting_empty, paused, pin
 from wengert.runtime.threads import get_num_threads
 from wengert.runtime.workers import launch
 
@@ -206,12 +206,11 @@ class Plan:
             )  # fmt: skip
             return
         work = (np.empty if self.workspace <= SMALL and not active[0] else empty)(self.workspace, np.uint8)
-        packed = np.empty(self.packed, np.uint8)
+        packed = lasting_empty(self.packed, np.uint8) if self.packed else None
         bases = [0 if x is None else pointer(x) for x in (a, b, out, addend, bias, work, packed)]
         for step in self.steps:
             with paused() if step.once else nullcontext():
                 self._run(step, call, bases)
-        keep(packed)
 
     def _run(self, step: Step, call: Call, bases: list[int]) -> None:
         if len(step.offsets) == 1:
@@ -266,6 +265,7 @@ class _Builder:
         )
         self.batches = max(1, WORKSPACE // each) if each else self.problem.batches
         self.workspace, self.used, self.packed = 64, 0, 0
+        self.known: dict[Any, NDArray[np.int64]] = {}  # where lies what is packed once
 
     def _reserve(self, count: int, size: int, once: bool = False) -> NDArray[np.int64]:
         """Return offsets in the workspace for some matrices; whoever sets ``used`` back gives their room to others.
@@ -317,9 +317,9 @@ class _Builder:
         offsets = self.left[some] + (row * down + k * along)
         if not self.blocks.pack_left:
             return Operand(offsets, Base.A, (down, along, self.tile.rows * down)), []
-        once = self.lasting_left
-        step, targets, panel = self._packing(offsets, Base.A, self.tile.rows, rows, depth, down, along, once)
-        return Operand(targets, step.bases[1], (self.unit, self.tile.rows * self.unit, panel)), [step]
+        matrices = Operand(offsets, Base.A, (down, along))
+        panels, steps = self._packing(matrices, self.tile.rows, rows, depth, self.lasting_left)
+        return panels._replace(strides=(self.unit, self.tile.rows * self.unit, *panels.strides)), steps
 
     def _right(self, some: slice, k: int, depth: int) -> tuple[Operand, list[Step]]:
         """Return how columns of B are read, or packed before they are, and the step that packs them for all."""
@@ -327,37 +327,38 @@ class _Builder:
         width, offsets = self.tile.columns, self.right[some] + k * along
         once = self.lasting_right and self.blocks.pack_right
         if self.blocks.share_right or once:
-            step, targets, panel = self._packing(
-                offsets, Base.B, width, self.problem.columns, depth, across, along, once
-            )
-            return Operand(targets, step.bases[1], (width * self.unit, panel, 0, 0, 0)), [step]
+            matrices = Operand(offsets, Base.B, (across, along))
+            panels, steps = self._packing(matrices, width, self.problem.columns, depth, once)
+            return panels._replace(strides=(width * self.unit, *panels.strides, 0, 0, 0)), steps
         packed = depth if self.blocks.pack_right else 0
         far = width * self.unit if packed else along
         return Operand(offsets, Base.B, (far, width * across, packed, across, along)), []
 
-    def _packing(
-        self,
-        sources: NDArray[np.int64],
-        base: Base,
-        width: int,
-        count: int,
-        depth: int,
-        across: int,
-        along: int,
-        once: bool,
-    ) -> tuple[Step, NDArray[np.int64], int]:
-        """Return the step that packs matrices, where their panels begin, and the bytes of one; equal ones are packed once."""
+    def _packing(self, matrices: Operand, width: int, count: int, depth: int, once: bool) -> tuple[Operand, list[Step]]:
+        """Return panels of matrices, with the bytes of one as stride, and the step that packs them if none has before.
+
+        Args:
+            matrices: with their strides across panels, and along k. Equal ones are packed once for all.
+            width, count: of a panel, and of what they hold together. once: whether they are packed for all calls.
+        """
+        (sources, base, (across, along)), into = matrices, Base.ONCE if once else Base.WORK
         panels, panel = parts(count, width), width * parts(depth, self.kernels.how.group) * self.unit
         alone = bool((sources == sources[0]).all())
-        targets = self._reserve(1 if alone else len(sources), panels * panel, once)
+        some = sources[:1] if alone else sources
+        key = base, some.tobytes(), count, depth
+        if (targets := self.known.get(key)) is not None:
+            return Operand(np.broadcast_to(targets, sources.shape), into, (panel,)), []
+        targets = self._reserve(len(some), panels * panel, once)
+        if once:
+            self.known[key] = targets
         address, together = self.kernels.panels(width)
         groups = parts(panels, together)
         total = groups * len(targets)
         grain = parts(total, SHARES * self.threads)
         head = struct.pack("<9q", address, total, grain, across, along, panel, count, depth, groups)
-        offsets = np.stack([sources[: len(targets)], targets], axis=1)
-        step = Step(head, False, offsets, offsets[0].tolist(), (base, Base.ONCE if once else Base.WORK), once)
-        return step, np.broadcast_to(targets, sources.shape), panel
+        offsets = np.stack([some, targets], axis=1)
+        step = Step(head, False, offsets, offsets[0].tolist(), (base, into), once)
+        return Operand(np.broadcast_to(targets, sources.shape), into, (panel,)), [step]
 
     def _product(
         self, some: slice, row: int, size: tuple[int, int, int], ends: tuple[bool, bool], left: Operand,

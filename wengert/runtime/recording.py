@@ -15,7 +15,7 @@ import numpy as np
 
 __all__ = [
     "Check", "Recording", "Task", "active", "ascontiguous", "assign", "at_each_call", "cast", "current", "is_lasting",
-    "keep", "paused", "pin", "recording", "reshaped", "writable",
+    "keep", "lasting_empty", "paused", "pin", "recording", "reshaped", "writable",
 ]  # fmt: skip
 
 _HEADER = struct.Struct("qqq")
@@ -52,7 +52,7 @@ class Recording:
         provide: returns memory for an array of (shape, dtype) that a kernel makes as a result, or None. scratch: returns memory
             for any other, which tasks recorded later may use as well. keep: returns memory for an array that others read.
             copy: records that an array is copied, and cast, into another. lasting: whether an array holds the same values at
-            every run, so that what is made of it alone is made once.
+            every run, so that what is made of it alone is made once; once: returns memory for that.
     """
 
     def __init__(self) -> None:
@@ -65,6 +65,7 @@ class Recording:
         self.scratch: Callable[..., Any] = np.empty
         self.keep: Callable[..., Any] = np.empty
         self.lasting: Callable[[Any], bool] = lambda array: False
+        self.once: Callable[..., Any] = np.empty
         self.provide: Callable[[tuple[int, ...], Any], Any] = lambda shape, dtype: None
 
     def _copy_later(self, source: Any, out: Any) -> None:
@@ -129,6 +130,14 @@ def is_lasting(array: Any) -> bool:
     """Whether a kernel is recorded, and an array that it reads holds the same values whenever that is run."""
     mine = current()
     return mine is not None and mine.lasting(array)
+
+
+def lasting_empty(shape: Any, dtype: Any) -> Any:
+    """Return memory, while a kernel is recorded, for what is made once: now, for all its runs."""
+    mine = current()
+    array = np.empty(shape, dtype) if mine is None else mine.once(shape, dtype)
+    keep(array)
+    return array
 
 
 def keep(*objects: Any) -> None:
