@@ -44,6 +44,9 @@ class Call:
     def __reduce__(self) -> Any:
         return self.reduced
 
+    def __repr__(self) -> str:
+        return f"a call of {self.reduced[0].__name__}"
+
 
 SYSTEM = f"{os.system.__module__}.system"
 

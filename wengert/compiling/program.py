@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from math import inf
 from operator import is_
 from typing import Any
 
@@ -14,15 +15,15 @@ from wengert.compiling.decisions import Decision, Different, check_way, decide, 
 from wengert.compiling.looks import look_at
 from wengert.compiling.outward import Outward, outward
 from wengert.compiling.phases import Phases
-from wengert.compiling.results import Result, check_rate, finishing, returned_gradients, share_memory
+from wengert.compiling.results import Result, check_rate, returned_gradients, share_memory
 from wengert.compiling.sources import Argument, Gradient, Guards, Held, Source, form_of
-from wengert.compiling.straight import Names, procedure
 from wengert.compiling.surroundings import PLAIN, Surroundings, is_lasting
 from wengert.core.casting import afresh
 from wengert.core.interpret import entered
 from wengert.core.node import Leaf, OpNode, Output
+from wengert.core.place import here
 from wengert.core.state import thread
-from wengert.core.tensor import Tensor, alias, from_array, node_of, replay
+from wengert.core.tensor import Tensor, alias, from_array, node_of, replay, version_of
 from wengert.errors import TransformError
 from wengert.graph.capture import Capture
 from wengert.graph.control import let_run
@@ -94,7 +95,9 @@ class Program:
         self._held: list[Any] = []  # their arrays
         self._coming: list[tuple[int, Source]] = []
         self._replaced: list[Source] = []
-        self._finish: Callable[..., Any] | None = None
+        self._there: list[Any] = []  # tensors that are written where they lie, and the other writes
+        self._elsewhere: list[tuple[Source, int]] = []
+        self._single: int | None = None  # the result that is all that is returned, and a new tensor
 
     @property
     def acts(self) -> bool:
@@ -158,7 +161,6 @@ class Program:
                 self._held = self._held_arrays()
                 if self.plan is not None and not self.plan.fits(self._held):
                     self._build()
-                    self._finish = None
         arrays = self._held.copy()
         for place, source in self._coming:
             arrays[place] = source.tensor(leaves)._payload
@@ -204,6 +206,9 @@ class Program:
         self._replaced = self._replaced_gradients()
         self._payloads = self._held_payloads()
         self._held = self._held_arrays()
+        only = self.results[0] if self.outward is None and self.structure.kind is None else None
+        self._single = only.item if only is not None and only.kind == "value" else None
+        self._elsewhere = list(self.writes)
         if backend == "reference":
             self.run = self._evaluated
         else:
@@ -244,6 +249,9 @@ class Program:
                 self.optimised = self.bounded.graph
         with put_off(), self.seconds.of("kernels", code="machine code"):
             self.run = self.plan = self.planned(self._held)
+        writes = list(zip(self.writes, self.plan.in_place, strict=True))
+        self._there = [s.held for (s, _), there in writes if there and isinstance(s, Held)]
+        self._elsewhere = [write for write, there in writes if not (there and isinstance(write[0], Held))]
 
     def planned(self, bound: Sequence[Any]) -> Plan:
         """Return a plan, for arrays that inputs are at every call, or None where they differ."""
@@ -265,12 +273,23 @@ class Program:
 
     def finish(self, found: Sequence[Any], leaves: Sequence[Any], recorded: dict[int, Any]) -> Any:
         """Write what is to be written, and return what the function returns."""
-        if self._finish is None:
-            names = Names()
-            self._finish = procedure("found, leaves, recorded, returned", finishing(self, names), names)
-        return self._finish(found, leaves, recorded, self._returned)
-
-    def _returned(self, found: Sequence[Any], leaves: Sequence[Any], recorded: dict[int, Any]) -> Any:
+        if self.writes:  # of any number, the last is the only one that is remembered
+            note = ((inf, "a compiled function", here(1)),)
+            for tensor in self._there:
+                cell = tensor._cell or version_of(tensor)
+                cell.count += 1
+                cell.writes = note
+            for source, position in self._elsewhere:
+                tensor, array = source.tensor(leaves), found[position]
+                if array is not tensor._payload:
+                    np.copyto(tensor._payload, array)
+                cell = tensor._cell or version_of(tensor)
+                cell.count += 1
+                cell.writes = note
+        for source, given in self.gradients:
+            source.tensor(leaves)._grad = None if given is None else from_array(found[given])
+        if self._single is not None:
+            return from_array(found[self._single])
         made: dict[Result, Any] = {}
         for result in self.results:
             if result not in made:

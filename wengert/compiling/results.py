@@ -1,20 +1,16 @@
 """What becomes of the tensors that a captured function returns."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
-from math import inf
 from typing import Any
 
 import numpy as np
 
-from wengert.compiling.sources import Held
-from wengert.compiling.straight import Names
-from wengert.core.place import here
-from wengert.core.tensor import Tensor, from_array, node_of, version_of
+from wengert.core.tensor import Tensor, node_of
 from wengert.graph.refusals import NotCapturable
 from wengert.graph.storage import Traced
 
-__all__ = ["Result", "check_rate", "finishing", "returned_gradients", "share_memory"]
+__all__ = ["Result", "check_rate", "returned_gradients", "share_memory"]
 
 
 class Result:
@@ -58,30 +54,6 @@ def _is_whole(tensor: Any) -> bool:
     """Whether a tensor of a program is all of new memory, and without history."""
     held = tensor._payload
     return isinstance(held, Traced) and not held.chain and held.storage.source is None and node_of(tensor) is None
-
-
-def finishing(program: Any, name: Names) -> Iterator[str]:
-    """Yield, as Python, what is done when a program (see :class:`wengert.compiling.program.Program`) has run.
-
-    It is a procedure of ``found``, ``leaves``, ``recorded`` and ``returned``, which makes the results that are not just one new
-    tensor. That comes with the call, or the program and its procedure would refer to each other.
-    """
-    if program.writes:  # of any number, the last is the only one that is remembered
-        yield f"note = (({name(inf)}, 'a compiled function', {name(here)}(1)),)"
-    there = [False] * len(program.writes) if program.plan is None else program.plan.in_place
-    for (source, position), is_there in zip(program.writes, there, strict=True):
-        yield f"tensor = {source.text(name)}"
-        if not (is_there and isinstance(source, Held)):
-            yield f"array = found[{position}]"
-            yield f"if array is not tensor._payload: {name(np.copyto)}(tensor._payload, array)"
-        yield f"cell = tensor._cell or {name(version_of)}(tensor)"
-        yield "cell.count += 1; cell.writes = note"
-    for source, given in program.gradients:
-        yield f"{source.text(name)}._grad = " + ("None" if given is None else f"{name(from_array)}(found[{given}])")
-    if program.outward is None and program.structure.kind is None and program.results[0].kind == "value":
-        yield f"return {name(from_array)}(found[{program.results[0].item}])"
-    else:
-        yield "return returned(found, leaves, recorded)"
 
 
 def check_rate(level: Any, value: Any) -> None:

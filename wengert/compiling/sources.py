@@ -1,13 +1,14 @@
 """Where the inputs of a graph are found at a call, and what must still hold for the graph to be right."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from wengert.array.device import devices, index_of
 from wengert.compiling.looks import Look
-from wengert.compiling.straight import Names, conjunction
+from wengert.compiling.straight import MOST, Names, conjunction
 from wengert.compiling.surroundings import Surroundings
 from wengert.core.structure import structure
 from wengert.core.tensor import Tensor, version_of
@@ -144,6 +145,7 @@ class Guards:
         self._seen: list[tuple[Any, Any, Any, tuple[Any, ...]]] = []
         self._holds: dict[int, Any] = {}
         self._refreshed = 0
+        self._long = False  # whether there is more to ask than is written out
         self._straight: Callable[[Sequence[Any]], bool] | None = None  # whether all is as it was at the last look
 
     def identify(self, leaves: Sequence[Any], held: Collection[int], asked: Sequence[Any]) -> None:
@@ -174,9 +176,12 @@ class Guards:
             self._straight = None
             return self._looked(leaves)
         before, found = self._anew(), self._looked(leaves)
-        if found is None and self._anew() == before:  # the very same objects, as most likely at the next call
+        if found is None and not self._long and self._anew() == before:  # the same objects, as most likely at the next call
             names = Names()
-            self._straight = conjunction(self._conditions(names), names)
+            conditions = list(islice(self._conditions(names), MOST + 1))
+            self._long = len(conditions) > MOST
+            if not self._long:
+                self._straight = conjunction(conditions, names)
         return found
 
     def _anew(self) -> int:

@@ -95,8 +95,8 @@ class Scratch:
         values: the arena, in which nodes are numbered in their order.
 
     Attributes:
-        blocks: memory beside the arena. lasting: memory whose content no run changes. needed: the bytes that each node takes, by
-            its number.
+        blocks: memory beside the arena. lasting: memory whose content no run changes. needed: the bytes that each node takes,
+            by its number.
     """
 
     def __init__(self, values: Values) -> None:
