@@ -154,3 +154,12 @@ def test_large_constants_are_not_made():
     found = optimise(graph)
     assert all(array.nbytes <= 64 * 1024 for array in found.constants.values())
     assert not any(name == "exp" for node in found.nodes for name in names(getattr(node.op, "body", found)))
+
+
+def test_ones_of_a_gradient_are_not_multiplied_with():
+    def function(x, y):
+        return wg.func.grad(lambda x: (x.sin() * y).sum())(x)
+
+    graph, _ = captured(function, wg.ones(3), wg.ones(3))
+    plain = optimise(graph, kinds=frozenset())
+    assert sorted(node.op.name for node in plain.nodes if node.op.name != "expand") == ["cos", "mul"]

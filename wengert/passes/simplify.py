@@ -47,8 +47,10 @@ def _call_of(name: str, value: Any) -> Node | None:
 
 
 def _number(argument: Any, rewriter: Rewriter) -> Any:
-    """Return an argument as a number, if it is one or a constant of one element; else None."""
+    """Return an argument as a number, if it is one or a constant of one element, also expanded; else None."""
     if isinstance(argument, Value):
+        expanded = _call_of("expand", argument)
+        argument = argument if expanded is None else expanded.arguments[0]
         array = rewriter.graph.constants.get(argument)
         return array.reshape(-1)[0] if array is not None and array.size == 1 else None
     return argument
