@@ -176,7 +176,9 @@ class Guards:
             self._straight = None
             return self._looked(leaves)
         before, found = self._anew(), self._looked(leaves)
-        if found is None and not self._long and self._anew() == before:  # the same objects, as most likely at the next call
+        if (
+            found is None and not self._long and self._anew() == before
+        ):  # the same objects, as most likely at the next call
             names = Names()
             conditions = list(islice(self._conditions(names), MOST + 1))
             self._long = len(conditions) > MOST
