@@ -112,6 +112,10 @@ def helper(x: Any) -> Any:
     return x * G
 
 
+def with_default(x: Any, scale: float = 2.0) -> Any:
+    return x * scale
+
+
 def set_global(value: float) -> None:
     globals()["G"] = value
 
@@ -176,6 +180,14 @@ def cases() -> Iterator[tuple[str, Case]]:
     yield "getattr", (node.named, lambda: setattr(node, "value", 9.0))
     yield "an attribute that comes later", (node.named, lambda: setattr(node, "late", 9.0))
     yield "a property", (lambda x: x * node.global_one, lambda: set_global(11.0))
+    replaced = Node()
+    yield (
+        "another dictionary of attributes",
+        (lambda x: x * replaced.value, lambda: setattr(replaced, "__dict__", {**vars(replaced), "value": 9.0})),
+    )
+    reloaded = types.FunctionType(helper.__code__, {"G": 2.0}, "reloaded")
+    yield "other code", (lambda x: reloaded(x), lambda: setattr(reloaded, "__code__", (lambda x: x * G * 3).__code__))
+    yield "a default", (with_default, lambda: setattr(with_default, "__defaults__", (5.0,)))
     held = {"f": helper}
     yield "a function in a dict", (lambda x: held["f"](x), lambda: set_global(13.0))
     yield "a function that is transformed", (wg.func.grad(lambda x: (helper(x) * x).sum()), lambda: set_global(15.0))
