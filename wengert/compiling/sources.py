@@ -11,7 +11,7 @@ from wengert.compiling.looks import Look
 from wengert.compiling.straight import MOST, Names, conjunction
 from wengert.compiling.surroundings import Surroundings
 from wengert.core.structure import structure
-from wengert.core.tensor import Tensor, version_of
+from wengert.core.tensor import Tensor
 
 __all__ = ["Argument", "Gradient", "Guards", "Held", "Source"]
 
@@ -197,8 +197,8 @@ class Guards:
             yield f"{gradient} is {'not None' if present else 'None'}"
             if present and source.key not in self.histories:
                 yield f"{gradient}._node is None"
-        for tensor, array, writes in self.frozen:
-            yield f"{name(tensor)}._payload is {name(array)} and {name(version_of(tensor))}.count == {writes}"
+        for one in self.frozen:
+            yield from one.conditions(name)
         for tensor, array, node, hooks in self._seen:
             yield f"{name(tensor)}._payload is {name(array)}"
             yield f"{name(tensor)}._node is {name(node)}"
