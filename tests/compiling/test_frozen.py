@@ -116,6 +116,42 @@ def test_what_is_made_of_weights_is_made_once_lasts_and_is_counted(function, wei
     assert any("which is frozen, is not written" in guard for guard in wg.explain(run, x).programs[0].guards)
 
 
+def handle(weight):
+    """Return what writes through ``.data`` that was taken before the function ran."""
+    data = weight.data
+    return lambda: data.mul_(2)
+
+
+WRITES = {
+    "in place": lambda w: lambda: w.mul_(2),
+    "a view": lambda w: lambda: w[0].mul_(2),
+    "detached": lambda w: lambda: w.detach().mul_(2),
+    "data": lambda w: lambda: w.data.mul_(2),
+    "data of a view": lambda w: lambda: w[0].data.mul_(2),
+    "a view of data": lambda w: lambda: w.data[0].mul_(2),
+    "data of data": lambda w: lambda: w.data.data.mul_(2),
+    "data taken before": handle,
+    "other memory": lambda w: lambda: setattr(w, "data", wg.ones(500, 60)),
+    "a compiled function": lambda w: lambda: wg.compile(lambda: w.mul_(2), fullgraph=True)(),
+    "a compiled function of data": lambda w: lambda: wg.compile(lambda d: d.mul_(2), fullgraph=True)(w.data),
+    "an initialiser": lambda w: lambda: nn.init.ones_(w),
+    "an item": lambda w: lambda: w.__setitem__((0, 0), 9.0),
+    "out": lambda w: lambda: wg.add(w, w, out=w),
+}
+
+
+@pytest.mark.parametrize("how", WRITES)
+def test_every_way_to_write_is_seen(how):
+    weight, x = wg.full((500, 60), 0.5), wg.randn(300, 500)
+    write = WRITES[how](weight)
+    run = frozen(lambda x: x @ (weight * weight))
+    for _ in range(3):
+        for _ in range(3):
+            np.testing.assert_allclose(run(x).numpy(), (x @ (weight * weight)).numpy(), rtol=1e-3, atol=1e-3)
+        write()
+    assert len(run.retraces) == 2
+
+
 def test_weights_that_change_at_each_call_are_given_up_with_a_warning():
     weight, x = wg.ones(50, 50), wg.randn(20, 50)
     run = wg.compile(lambda x: x @ weight, frozen=True)

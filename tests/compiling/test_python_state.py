@@ -13,6 +13,8 @@ import pytest
 
 import wengert as wg
 from wengert import nn
+from wengert.compiling import sources
+from wengert.compiling.straight import conjunction
 
 X = wg.ones(3)
 G = 2.0
@@ -112,6 +114,10 @@ def helper(x: Any) -> Any:
     return x * G
 
 
+def with_default(x: Any, scale: float = 2.0) -> Any:
+    return x * scale
+
+
 def set_global(value: float) -> None:
     globals()["G"] = value
 
@@ -176,6 +182,14 @@ def cases() -> Iterator[tuple[str, Case]]:
     yield "getattr", (node.named, lambda: setattr(node, "value", 9.0))
     yield "an attribute that comes later", (node.named, lambda: setattr(node, "late", 9.0))
     yield "a property", (lambda x: x * node.global_one, lambda: set_global(11.0))
+    replaced = Node()
+    yield (
+        "another dictionary of attributes",
+        (lambda x: x * replaced.value, lambda: setattr(replaced, "__dict__", {**vars(replaced), "value": 9.0})),
+    )
+    reloaded = types.FunctionType(helper.__code__, {"G": 2.0}, "reloaded")
+    yield "other code", (lambda x: reloaded(x), lambda: setattr(reloaded, "__code__", (lambda x: x * G * 3).__code__))
+    yield "a default", (with_default, lambda: setattr(with_default, "__defaults__", (5.0,)))
     held = {"f": helper}
     yield "a function in a dict", (lambda x: held["f"](x), lambda: set_global(13.0))
     yield "a function that is transformed", (wg.func.grad(lambda x: (helper(x) * x).sum()), lambda: set_global(15.0))
@@ -232,6 +246,39 @@ def test_equal_containers_may_come_in_place_of_others() -> None:
     node.table["k"][1] = 3.0
     assert fast(X).tolist() == [3.0] * 3
     assert fast.retraces == ["'table' of Node has changed"]
+
+
+def rounds() -> dict[str, Callable[[int, Any, Config], Any]]:
+    """Return what happens before each of many calls, and does not make another program each time."""
+    other = nn.Linear(2, 2)
+    return {
+        "gradients that are there every other time": lambda k, model, c: model.zero_grad() if k % 2 else None,
+        "a mode that comes and goes": lambda k, model, c: model.train(k % 2 == 0),
+        "another module that counts": lambda k, model, c: setattr(other, "count", k),
+        "equal numbers": lambda k, model, c: setattr(c, "scale", float(str(2.0))) if k % 3 == 0 else None,
+        "other memory": lambda k, model, c: setattr(model.weight, "data", model.weight.data.clone()) if k % 3 else None,
+    }
+
+
+@pytest.mark.parametrize("kind", rounds())
+def test_what_comes_and_goes_is_not_written_out_anew_each_time(kind: str, monkeypatch: Any) -> None:
+    """To write out what is compared, and to compile it, takes longer than many comparisons."""
+    written: list[Any] = []
+    monkeypatch.setattr(sources, "conjunction", lambda *args: written.append(args) or conjunction(*args))
+    model, config, x = nn.Linear(3, 3), Config(), wg.ones(2, 3)
+
+    def step(x: Any) -> Any:
+        loss = (model(x) * config.scale).sum()
+        loss.backward()
+        return loss
+
+    wanted, before = (model(x) * config.scale).sum().item(), rounds()
+    fast = wg.compile(step, fullgraph=True, backend="reference")
+    for k in range(60):
+        before[kind](k, model, config)
+        assert fast(x).item() == pytest.approx(wanted)
+    assert len(fast.retraces) < 3
+    assert len(written) < 8
 
 
 @pytest.mark.parametrize("called", [False, True])

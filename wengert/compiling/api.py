@@ -45,9 +45,10 @@ def compile(  # noqa: A001 - PyTorch's name
             first. Values do not depend on it. See :mod:`wengert.runtime.overlap`.
         background: make native code beside the first calls, which run the function as it is until the code is there.
         frozen: for inference: take tensors that the function holds and only reads for constants. What is made of weights alone
-            is then made once, such as the layout that products read, which takes as much memory again. A write by an operator
-            is seen, and makes another program; one through NumPy's view of the memory is not. Where results have a history
-            nothing is frozen: call the function under ``no_grad()`` or ``inference_mode()``.
+            is then made once, such as the layout that products read, which takes as much memory again for each form of the
+            arguments. A write by an operator, to ``.data`` as well, is seen, and makes another program; one through NumPy's
+            view of the memory is not. Where results have a history nothing is frozen: call the function under ``no_grad()``
+            or ``inference_mode()``.
 
     Raises:
         TypeError: if ``model`` cannot be called. ValueError: for a backend, a manner of verifying or a policy that there

@@ -232,7 +232,7 @@ def _guards(program: Program, leaves: Sequence[Any]) -> Iterator[str]:
         else:
             yield f"argument {i} is {leaf!r}"
     told = Counter(f"{source!r} keeps shape, layout, dtype and requires_grad" for source, _ in guards.forms)
-    told.update(f"{Held(tensor)!r}, which is frozen, is not written" for tensor, _, _ in guards.frozen)
+    told.update(f"{Held(tensor)!r}, which is frozen, is not written" for tensor, *_ in guards.frozen)
     told.update(f".grad of {source!r} is {'there' if present else 'None'}" for source, present in guards.grads)
     around = () if guards.surroundings is None else guards.surroundings.named()
     looks = dict.fromkeys(name for look in guards.looks for name in look.names())

@@ -1,14 +1,16 @@
 """Weights that are known: a program takes tensors that the function holds, and only reads, for constants.
 
 What is made of them alone is then made once: folded normalisations, transposed copies, the panels that products and
-convolutions read. A write to such a tensor is seen by its version counter, and another program is made; one through NumPy's
-view of its memory is not.
+convolutions read. A write to such a tensor, or to its ``.data``, is seen by its version counter, and another program is made;
+one through NumPy's view of its memory is not.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from wengert.array.device import devices, unplaced
 from wengert.compiling.sources import Held
+from wengert.compiling.straight import Names
 from wengert.core.tensor import version_of
 
 __all__ = ["Frozen", "freeze"]
@@ -19,12 +21,28 @@ class Frozen(NamedTuple):
 
     tensor: Any
     array: Any
+    version: Any
     writes: int
+
+    @classmethod
+    def now(cls, tensor: Any) -> "Frozen":
+        """Return a tensor as it is."""
+        version = version_of(tensor)
+        version.beside = getattr(version, "beside", 0)
+        return cls(tensor, tensor._payload, version, version.count + version.beside)
 
     @property
     def holds(self) -> bool:
         """Whether it is as it was."""
-        return self.tensor._payload is self.array and version_of(self.tensor).count == self.writes
+        tensor, version = self.tensor, self.version
+        same = tensor._payload is self.array and tensor._cell is version
+        return same and version.count + version.beside == self.writes
+
+    def conditions(self, name: Names) -> Iterator[str]:
+        """Yield, as Python, what :attr:`holds` asks."""
+        tensor, version = name(self.tensor), name(self.version)
+        yield f"{tensor}._payload is {name(self.array)} and {tensor}._cell is {version}"
+        yield f"{version}.count + {version}.beside == {self.writes}"
 
 
 def freeze(program: Any) -> None:
@@ -39,9 +57,9 @@ def freeze(program: Any) -> None:
     left = []
     for value, source in zip(graph.inputs, program.sources, strict=True):
         if isinstance(source, Held) and value not in kept and not source.held.is_inference():
-            tensor, array = source.held, source.held._payload
+            array = source.held._payload
             graph.constants[value] = unplaced(array) if devices.several else array
-            program.guards.frozen.append(Frozen(tensor, array, version_of(tensor).count))
+            program.guards.frozen.append(Frozen.now(source.held))
         else:
             left.append((value, source))
     graph.inputs, program.sources = [value for value, _ in left], [source for _, source in left]

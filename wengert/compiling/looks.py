@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "CONTAINERS", "EMPTY", "PLAIN", "Attributes", "Cells", "Content", "Items", "Look", "Members", "Memory", "alike",
-    "content", "look_at", "told",
+    "CONTAINERS", "EMPTY", "PLAIN", "Attributes", "Cells", "Code", "Content", "Items", "Look", "Members", "Memory", "Own",
+    "alike", "content", "look_at", "told",
 ]  # fmt: skip
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None), np.generic)
@@ -132,6 +132,7 @@ class Attributes(Look):
             return False
 
     def conditions(self, name: Callable[[Any], str]) -> Iterable[str]:
+        yield from self._place.conditions(name)
         for key, before in zip(self.keys, self.before, strict=True):
             yield f"{self._place.getting_of(key, name)} is {name(before)}"
 
@@ -229,6 +230,28 @@ def look_at(called: str, container: Any, names: Sequence[Any] | None = None) -> 
     return look
 
 
+class Code(Look):
+    """The code of a function, which tools that reload modules replace, and its defaults, if it has any."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self._parts = ["__code__", *(n for n in ("__defaults__", "__kwdefaults__") if getattr(function, n) is not None)]
+        self.before = self.read()
+
+    def read(self) -> Sequence[Any]:
+        return [getattr(self.function, part) for part in self._parts]
+
+    def conditions(self, name: Callable[[Any], str]) -> Iterable[str]:
+        for part, before in zip(self._parts, self.before, strict=True):
+            yield f"{name(self.function)}.{part} is {name(before)}"
+
+    def name(self, place: int) -> str:
+        return "a default" if place else f"the code of {self.function.__name__}"
+
+    def names(self) -> Iterable[str]:
+        return ("a default",) if len(self._parts) > 1 else ()
+
+
 class Memory(Look):
     """The bytes of an array of NumPy."""
 
@@ -265,6 +288,10 @@ class Items:
     def __init__(self, space: dict[str, Any]) -> None:
         self.get, self.put = space.get, space.__setitem__
 
+    def conditions(self, name: Callable[[Any], str]) -> Iterable[str]:
+        """Yield, as Python, what must hold for :meth:`getting_of` to be right."""
+        return ()
+
     def getting_of(self, key: Any, name: Callable[[Any], str]) -> str:
         """Return, as Python, what gets the value of one name."""
         return f"{name(self.get)}({name(key)}, {name(EMPTY)})"
@@ -272,6 +299,21 @@ class Items:
     def getting(self, keys: Sequence[str]) -> Callable[[], Iterable[Any]]:
         """Return a function that gets the values of names, quickly."""
         return partial(map, self.get, keys, _EMPTIES)
+
+
+class Own(Items):
+    """Attributes in the dictionary of an object, in place of which it may get another one."""
+
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+        self.get = lambda name, default: owner.__dict__.get(name, default)
+        self.put = lambda name, value: owner.__dict__.__setitem__(name, value)
+
+    def conditions(self, name: Callable[[Any], str]) -> Iterable[str]:
+        yield f"{name(self._owner)}.__dict__ is {name(self._owner.__dict__)}"
+
+    def getting_of(self, key: Any, name: Callable[[Any], str]) -> str:
+        return f"{name(self._owner.__dict__.get)}({name(key)}, {name(EMPTY)})"
 
 
 class Members(Items):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from wengert.compiling.looks import Look
 from wengert.compiling.straight import MOST, Names, conjunction
 from wengert.compiling.surroundings import Surroundings
 from wengert.core.structure import structure
-from wengert.core.tensor import Tensor, version_of
+from wengert.core.tensor import Tensor
 
 __all__ = ["Argument", "Gradient", "Guards", "Held", "Source"]
 
@@ -145,8 +146,9 @@ class Guards:
         self._seen: list[tuple[Any, Any, Any, tuple[Any, ...]]] = []
         self._holds: dict[int, Any] = {}
         self._refreshed = 0
-        self._long = False  # whether there is more to ask than is written out
         self._straight: Callable[[Sequence[Any]], bool] | None = None  # whether all is as it was at the last look
+        self._calm = 0  # looks in a row that found nothing new
+        self._patience: float = 1  # how many of them it takes to write out what was found
 
     def identify(self, leaves: Sequence[Any], held: Collection[int], asked: Sequence[Any]) -> None:
         """Take note of which arguments the function holds as well: what is done to one is then done to the other.
@@ -167,23 +169,30 @@ class Guards:
 
     def broken(self, leaves: Sequence[Any]) -> str | None:
         """Return the first thing that no longer holds, in words; None if all does."""
-        if (straight := self._straight) is not None:
-            try:
-                if straight(leaves):
-                    return None
-            except ValueError:  # of a variable of a closure that was deleted
-                pass
-            self._straight = None
-            return self._looked(leaves)
+        if self._straight is None:
+            return self._watched(leaves)
+        try:
+            if self._straight(leaves):
+                return self._module_changed()
+        except ValueError:  # of a variable of a closure that was deleted
+            pass
+        found = self._looked(leaves)
+        if found is None:  # other objects, to which it will be written out anew, the less soon the more often
+            self._straight, self._patience = None, 4 * self._patience
+        return found
+
+    def _watched(self, leaves: Sequence[Any]) -> str | None:
+        """Look, and write out what is compared once it has been the very same objects often enough."""
         before, found = self._anew(), self._looked(leaves)
-        if (
-            found is None and not self._long and self._anew() == before
-        ):  # the same objects, as most likely at the next call
-            names = Names()
-            conditions = list(islice(self._conditions(names), MOST + 1))
-            self._long = len(conditions) > MOST
-            if not self._long:
-                self._straight = conjunction(conditions, names)
+        if found is None:
+            self._calm = self._calm + 1 if self._anew() == before else 0
+            if self._calm >= self._patience:
+                names = Names()
+                conditions = list(islice(self._conditions(names), MOST + 1))
+                if len(conditions) > MOST:
+                    self._patience = inf
+                else:
+                    self._straight, self._calm = conjunction(conditions, names), 0
         return found
 
     def _anew(self) -> int:
@@ -199,8 +208,8 @@ class Guards:
             yield f"{gradient} is {'not None' if present else 'None'}"
             if present and source.key not in self.histories:
                 yield f"{gradient}._node is None"
-        for tensor, array, writes in self.frozen:
-            yield f"{name(tensor)}._payload is {name(array)} and {name(version_of(tensor))}.count == {writes}"
+        for one in self.frozen:
+            yield from one.conditions(name)
         for tensor, array, node, hooks in self._seen:
             yield f"{name(tensor)}._payload is {name(array)}"
             yield f"{name(tensor)}._node is {name(node)}"
@@ -211,7 +220,6 @@ class Guards:
         for look in (*self.looks, *(() if self.surroundings is None else self.surroundings.looks)):
             yield from look.conditions(name)
         yield from (f"{name(ask)}() == {name(answer)}" for ask, answer, _ in self.questions)
-        yield f"{name(structure)}.changes == {self._changes}"
 
     @property
     def outdated(self) -> bool:
@@ -263,6 +271,10 @@ class Guards:
         for ask, answer, name in self.questions:
             if ask() != answer:
                 return f"{name} has changed"
+        return self._module_changed()
+
+    def _module_changed(self) -> str | None:
+        """Return what of the modules is no longer as it was, in words, if any module of the process has changed."""
         if self._changes != structure.changes:
             for ask, answer, name in self.modules:
                 if ask() != answer:

@@ -24,11 +24,13 @@ from wengert.compiling.looks import (
     PLAIN,
     Attributes,
     Cells,
+    Code,
     Content,
     Items,
     Look,
     Members,
     Memory,
+    Own,
     content,
     told,
 )
@@ -233,9 +235,7 @@ class Surroundings:
         looked_up = self._named_by(function)
         if cells:
             self._attributes("cells", function, "'{}'", Cells(cells), cells)
-        if function.__defaults__ or function.__kwdefaults__:
-            look = Content("a default", lambda: [function.__defaults__, function.__kwdefaults__])
-            self._looks.setdefault(("defaults", id(function)), look)
+        self._looks.setdefault(("code", id(function)), Code(function))
         space = function.__globals__
         found = [n for n in looked_up if n in space and not self._is_library_module(space[n])]
         self._attributes("globals", space, "the global '{}'", Items(space), found)
@@ -318,7 +318,9 @@ class Surroundings:
     ) -> Found:
         """Look at names in the dictionary of an owner's attributes."""
         if names or whole is not None:
-            place = Items(space) if isinstance(space, dict) else Members(owner)  # of a class with a class of its own
+            place: Items = Members(owner)  # of a class with a class of its own
+            if isinstance(space, dict):
+                place = Own(owner) if getattr(owner, "__dict__", None) is space else Items(space)
             self._attributes("space", owner, form, place, names, whole)
         yield from ((space[n], form.format(n)) for n in names if n in space)
 

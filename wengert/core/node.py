@@ -15,8 +15,8 @@ from wengert.core.place import Place, describe, stacklevel
 from wengert.errors import GradientLossWarning
 
 __all__ = [
-    "Extra", "Freed", "InferenceVersion", "Leaf", "Node", "OpNode", "Output", "Version", "next_sequence", "retains",
-    "warn_unless_retained",
+    "DataVersion", "Extra", "Freed", "InferenceVersion", "Leaf", "Node", "OpNode", "Output", "Version", "next_sequence",
+    "retains", "warn_unless_retained",
 ]  # fmt: skip
 
 next_sequence = count().__next__
@@ -28,9 +28,10 @@ class Version:
     Attributes:
         count: number of in-place writes so far.
         writes: the latest writes as (count after it, operator name, place).
+        beside: number of writes through ``.data``, from when somebody asks for it.
     """
 
-    __slots__ = ("count", "writes")
+    __slots__ = ("beside", "count", "writes")
     KEPT = 8
 
     def __init__(self) -> None:
@@ -53,6 +54,32 @@ class Version:
             if number > seen:
                 return f"{name}() at {describe(place)}"
         return "an earlier in-place operation"
+
+
+class DataVersion(Version):
+    """The version of memory as ``.data`` of a tensor shows it: the tensor's own does not count its writes.
+
+    Args:
+        of: the version of the tensor.
+    """
+
+    __slots__ = ("_count", "_of")
+
+    def __init__(self, of: Version) -> None:
+        self._of: Version = of._of if isinstance(of, DataVersion) else of
+        self._count = 0
+        super().__init__()
+
+    @property
+    def count(self) -> int:
+        """Number of in-place writes so far; each is told to the tensor's own version, where somebody asks for that."""
+        return self._count
+
+    @count.setter
+    def count(self, value: int) -> None:
+        written, self._count = value > self._count, value
+        if written and hasattr(self._of, "beside"):
+            self._of.beside += 1
 
 
 class InferenceVersion:

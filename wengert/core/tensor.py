@@ -17,7 +17,7 @@ from wengert.array.layout import channels_last, channels_last_3d, has_order, is_
 from wengert.array.shape import Size, axis_of
 from wengert.core.legacy import legacy_array
 from wengert.core.methods import Absent, TensorMethods
-from wengert.core.node import InferenceVersion, Leaf, Node, Output, Version, warn_unless_retained
+from wengert.core.node import DataVersion, InferenceVersion, Leaf, Node, Output, Version, warn_unless_retained
 from wengert.core.place import here
 from wengert.core.printing import format_tensor
 from wengert.core.registry import ops
@@ -249,7 +249,7 @@ class Tensor(TensorMethods):
 
         Writes through it are not noticed by the tape, as in PyTorch. Assigning replaces the memory.
         """
-        return alias(self, Tensor, version=None)
+        return alias(self, Tensor, None if self._cell is INFERENCE else DataVersion(version_of(self)))
 
     @data.setter
     def data(self, value: "Tensor") -> None:

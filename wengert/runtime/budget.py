@@ -87,7 +87,7 @@ def bounded(graph: Graph, budget: Budget, bound: Sequence[Any], *, in_place: boo
         return Bounded(least.graph, least, size, whole.peak, after)
     raise ValueError(
         f"a memory_budget of {amount(size, 'B')} cannot be met: without one, {amount(whole.peak, 'B')} are needed (of them "
-        f"{amount(whole.rest, 'B')} for results, such as gradients); with all computed again that can be, {amount(after, 'B')}"
+        f"{amount(whole.rest, 'B')} for {whole.what}); with all computed again that can be, {amount(after, 'B')}"
     )
 
 
@@ -95,7 +95,7 @@ class _Whole:
     """A graph without a budget.
 
     Attributes:
-        peak: what its plan takes; rest: the part that does not depend on which values are kept, mostly results.
+        peak: what its plan takes; rest: the part that does not depend on which values are kept; what: what that is for.
         model: how it is run.
     """
 
@@ -104,6 +104,8 @@ class _Whole:
         plan = self._sketch(graph)
         self.peak = plan.peak
         self.rest = plan.peak - plan.values.arena.size - sum(block.size for block in plan.scratch.blocks)
+        once = ", and what is made of constants once" if plan.scratch.lasting else ""
+        self.what = f"results, such as gradients{once}"
         scratch = dict(zip(graph.nodes, plan.scratch.needed, strict=True))
         self._top = plan.values.arena.size + max(scratch.values(), default=0)
         elsewhere = {*placing.handed_out(graph), *(placing.in_place(graph, bound) if in_place else ())}
