@@ -1,8 +1,10 @@
 """Files that are there completely or not at all."""
 
+import errno
 import glob
 import os
 import secrets
+import shutil
 import sys
 from collections.abc import Iterable
 from typing import Any, BinaryIO
@@ -16,22 +18,30 @@ __all__ = ["write_whole"]
 def write_whole(path: str | os.PathLike[str], data: bytes | Iterable[Any]) -> None:
     """Write a file beside its place, and move it there once it is on the disk; so a crash leaves the old file, or the new one.
 
-    What a writer that was killed left behind is removed when the same file is written again.
+    What a writer that was killed left behind is removed when the same file is written again. A file that was there is
+    replaced where it is, behind a link too, and keeps its permissions. A device or a pipe is written to.
 
     Args:
         data: the bytes, or parts of them, one after the other.
 
     Raises:
-        OSError: if it cannot be written; what was begun is removed.
+        OSError: if it cannot be written, or is a folder; what was begun is removed.
     """
-    target = os.path.abspath(path)
+    target = os.path.realpath(path)
+    parts: Iterable[Any] = (data,) if isinstance(data, bytes) else data
+    if os.path.isdir(target):
+        raise IsADirectoryError(errno.EISDIR, "a folder cannot be written as a file", os.fspath(path))
+    if os.path.exists(target) and not os.path.isfile(target):
+        with open(target, "wb") as other:
+            other.writelines(parts)
+        return
     _remove_abandoned(target)
     file = _begun(target)
     try:
         with file:
-            parts: Iterable[Any] = (data,) if isinstance(data, bytes) else data
-            for part in parts:
-                file.write(part)
+            if os.path.exists(target):
+                shutil.copymode(target, file.name)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
             if sys.platform == "win32":

@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,40 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path: Any) -> None:
 
 
 # ---- nested structures
+
+
+def test_an_empty_tensor_of_a_shape_that_no_memory_holds(tmp_path: Any) -> None:
+    header = b'{"w":{"dtype":"F32","shape":[4611686018427387904,0],"data_offsets":[0,0]}}'
+    with pytest.raises(ValueError, match="no memory can hold"):
+        from_bytes(len(header).to_bytes(8, "little") + header)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links, permissions, pipes")
+def test_a_link_and_permissions_stay(tmp_path: Any) -> None:
+    (tmp_path / "sub").mkdir()
+    real, link = tmp_path / "sub" / "real", tmp_path / "link"
+    link.symlink_to(real)
+    wg.save([1], link)
+    real.chmod(0o600)
+    wg.save([2], link)
+    assert link.is_symlink()
+    assert wg.load(real) == [2]
+    assert real.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in (tmp_path / "sub").iterdir()] == ["real"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links, permissions, pipes")
+def test_a_pipe_is_written_to_and_a_folder_refused(tmp_path: Any) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = threading.Thread(target=lambda: got.append((tmp_path / "pipe").read_bytes()))
+    got: list[bytes] = []
+    reader.start()
+    wg.save({"a": wg.ones(2)}, tmp_path / "pipe")
+    reader.join()
+    assert wg.load(io.BytesIO(got[0]))["a"].tolist() == [1.0, 1.0]
+    assert (tmp_path / "pipe").is_fifo()
+    with pytest.raises(IsADirectoryError, match="a folder"):
+        wg.save([1], tmp_path)
 
 
 def through(obj: Any) -> Any:

@@ -129,6 +129,8 @@ def _entry(name: str, value: Any, begin: int) -> Entry:
     if not _are_sizes(offsets) or len(offsets) != 2:
         raise _WrongError(f"'{name}' has the data_offsets {offsets}")
     known = to_dtype(dtype)
+    if math.prod(size or 1 for size in shape) * known.itemsize > _LARGEST:
+        raise _WrongError(f"'{name}' has the shape {shape}, which no memory can hold")
     if offsets[1] - offsets[0] != math.prod(shape) * known.itemsize:
         raise _WrongError(
             f"'{name}' has {offsets[1] - offsets[0]} bytes, which shape {shape} and dtype {code} do not fit"
