@@ -175,6 +175,16 @@ def test_a_crash_leaves_the_old_model_and_success_removes_it(tmp_path: Path, mon
     )
 
 
+@pytest.mark.parametrize("file", ["notes.txt", "model.safetensors.index.json", "sub/x.safetensors"])
+def test_saving_removes_no_file_that_an_index_merely_names(file: str, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / file).touch()
+    write_index(tmp_path, {"w": file})
+    wg.save_sharded({"w": wg.ones(2)}, tmp_path)
+    assert (tmp_path / file).exists()
+    assert wg.load_sharded(tmp_path)["w"].tolist() == [1.0, 1.0]
+
+
 @pytest.mark.parametrize("size", [0, -1, 1.5, True, "big", "5 XB", "", None, "0KB"], ids=repr)
 def test_bad_sizes(size: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="max_shard_size"):

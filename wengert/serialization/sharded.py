@@ -139,7 +139,7 @@ def save_sharded(
     """Write a dictionary of tensors to several files and an index, in the layout of Hugging Face.
 
     The files keep the order of the tensors. Files of an earlier index in the folder stay until the new index is in its
-    place and are removed then; so a crash leaves the old model, or the new one.
+    place and are removed then, if they are called ``*.safetensors``; so a crash leaves the old model, or the new one.
 
     Args:
         folder: made if it is not there. max_shard_size: most bytes of tensors in a file, as a number or like "500MB" or
@@ -176,9 +176,14 @@ def save_sharded(
     }
     write_whole(index, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
     for file in old - set(files):
-        if os.path.exists(os.path.join(folder, file)):
+        if _is_shard(file) and os.path.exists(os.path.join(folder, file)):
             os.remove(os.path.join(folder, file))
     return files
+
+
+def _is_shard(file: str) -> bool:
+    """Whether a file that an index names may be removed: an index from elsewhere could name any file."""
+    return file.endswith(".safetensors") and file == os.path.basename(file)
 
 
 def _bytes_of(size: int | str) -> int:
