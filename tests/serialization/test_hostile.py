@@ -8,6 +8,7 @@ import random
 import resource
 import struct
 import time
+import tracemalloc
 import zipfile
 from collections import Counter, OrderedDict
 from itertools import pairwise
@@ -126,6 +127,8 @@ BOMB = b"(]q\x00" + b"".join(b"]q%c(" % i + b"h%c" % (i - 1) * 20 + b"e" for i i
         (b"})" + b"\x85" * 100_000 + b"K\x01s.", "tuple as a key"),
         (b"}\x8a\x09" + (2**64).to_bytes(9, "little") + b"K\x01s.", "int as a key"),
         (b"}]K\x01s.", "list as a key"),
+        (b"}K\x01\x8a\x08" + (2**59).to_bytes(8, "little") + b"\x86K\x01s.", "int as a key"),
+        (b"}K\x01G" + bytes(8) + b"\x86K\x01s.", "float as a key"),
         (BOMB, "nested 7 deep with 67368421 values"),
         (b"]" * 1_000_001 + b".", "more than 1000000"),
         (b"\x80\x04" + b"K\x01" * (1 << 23) + b".", "at most 16777216"),
@@ -227,6 +230,25 @@ def test_tensors_stay_in_their_storages(changes: dict[str, Any], match: str) -> 
 def test_a_huge_expanded_tensor_takes_no_memory() -> None:
     found = wg.load(io.BytesIO(archive_of(tensor(size=(2**40,), stride=(0,)), {"0": BYTES})))
     assert (found.shape, found[2**39].item()) == ((2**40,), 1.0)
+
+
+@pytest.mark.parametrize(("mark", "value"), [("neg", -1.0), ("conj", 1.0)])
+def test_marks_of_expanded_tensors_take_no_memory(mark: str, value: float) -> None:
+    tail = b"}X" + struct.pack("<I", len(mark)) + mark.encode() + b"\x88s"
+    found = wg.load(io.BytesIO(archive_of(tensor(size=(2**40,), stride=(0,), tail=tail), {"0": BYTES})))
+    assert (found.shape, found[2**39].item()) == ((2**40,), value)
+
+
+def test_a_storage_is_computed_once_however_many_tensors_ask_for_it() -> None:
+    tail = b"}X\x03\x00\x00\x00neg\x88s"
+    one = tensor(size=(1,), count=2**18, tail=tail)[2:-1]
+    body = PROTO + b"](" + one + b"q\x00" + one * 999 + b"e."
+    tracemalloc.start()
+    found = wg.load(io.BytesIO(archive_of(body, {"0": bytes(2**20)})))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(found) == 1000
+    assert most < 2**24
 
 
 def test_attributes_hide_nothing() -> None:

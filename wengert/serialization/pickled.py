@@ -16,7 +16,7 @@ __all__ = ["Allowed", "PickleError", "checked_key", "read"]
 _MOST_BYTES = 1 << 24
 _MOST_MADE = 1_000_000  # containers, and what functions are given
 _MOST_DEPTH = 200
-_MOST_KEY = 1 << 60  # larger integers can be chosen so that they all hash alike
+_MOST_KEY = 62  # bits of the integers in a key, with their signs: larger ones can be chosen so that they all hash alike
 _MOST_VALUES = 20_000_000  # with everything counted as often as it is referred to
 
 _MARK: Any = object()
@@ -248,9 +248,14 @@ class _Machine:
 
 def checked_key(key: Any) -> Any:
     """Return what may be a key or an element of a set: PickleError for what could take for ever to look up."""
-    for part in key if type(key) is tuple else (key,):
-        if type(part) not in _KEYS or (type(part) is int and abs(part) > _MOST_KEY):
+    parts = key if type(key) is tuple else (key,)
+    bits = 0
+    for part in parts:
+        if type(part) not in _KEYS or (type(part) is float and len(parts) > 1):
             raise PickleError(f"it has a {type(part).__name__} as a key; keys are texts and numbers")
+        bits += part.bit_length() + 1 if type(part) is int else 0
+    if bits > _MOST_KEY:
+        raise PickleError(f"it has a large int as a key; integers of a key may have {_MOST_KEY} bits together")
     return key
 
 

@@ -97,6 +97,20 @@ class _Storage:
 
     def __init__(self, values: np.ndarray[Any, Any], dtype: DType | None, whole: Tensor) -> None:
         self.values, self.dtype, self.whole = values, dtype, whole
+        self._others: dict[Any, _Storage] = {}  # made once: a file may ask for them a million times
+
+    def typed(self, dtype: DType) -> "_Storage":
+        """Return its bytes as numbers."""
+        if dtype not in self._others:
+            self._others[dtype] = _Storage(typed(self.values, dtype, self.values.ctypes.data), dtype, self.whole)
+        return self._others[dtype]
+
+    def marked(self, name: str) -> "_Storage":
+        """Return the numbers that stand for those of a tensor marked "conj" or "neg"."""
+        if name not in self._others:
+            values = np.conj(self.values) if name == "conj" else np.negative(self.values)
+            self._others[name] = _Storage(values, self.dtype, from_array(values))
+        return self._others[name]
 
 
 class _Storages:
@@ -160,16 +174,15 @@ def _tensor(
     if metadata is not None and (type(metadata) is not dict or set(metadata) - {"conj", "neg"}):
         raise PickleError("it has a tensor with marks other than 'conj' and 'neg'")
     _check_places(storage.values.size, offset, size, stride)
+    for name, on in (metadata or {}).items():
+        storage = storage.marked(name) if on else storage
     itemsize = storage.values.itemsize
     if math.prod(size):
         array = np.lib.stride_tricks.as_strided(storage.values[offset:], size, [step * itemsize for step in stride])
     else:
         array = np.empty(size, storage.values.dtype)
-    for name, on in (metadata or {}).items():
-        if on:
-            array = np.conj(array) if name == "conj" else np.negative(array)
     out: Tensor = from_array(array)
-    if array.base is not None and not metadata:
+    if array.base is not None:
         out._cell = version_of(storage.whole)
     return _with_gradients(out, requires_grad)
 
@@ -207,8 +220,7 @@ def _tensor_of_bytes(
         raise PickleError("it makes a tensor of something else than a storage of bytes")
     if storage.values.size % dtype.itemsize:
         raise PickleError(f"a storage of {storage.values.size} bytes holds no numbers of {dtype}")
-    whole = _Storage(typed(storage.values, dtype, storage.values.ctypes.data), dtype, storage.whole)
-    return _tensor(whole, offset, size, stride, requires_grad, hooks, metadata)
+    return _tensor(storage.typed(dtype), offset, size, stride, requires_grad, hooks, metadata)
 
 
 def _parameter(data: Any, requires_grad: Any, hooks: Any, state: Any = None) -> Tensor:
