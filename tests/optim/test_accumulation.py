@@ -152,7 +152,65 @@ def test_wrong_uses() -> None:
     assert p.grad.item() == 1.0
 
 
+def test_a_block_within_a_block_of_the_same_parameters_is_refused() -> None:
+    p, q = nn.Parameter(wg.ones(1)), nn.Parameter(wg.ones(1))
+    with optim.accumulate([p]) as outer:
+        outer.backward((p * 2).sum(), 3)
+        with pytest.raises(RuntimeError, match="same parameters"), optim.accumulate([q, p]):
+            pass
+        with optim.accumulate([q]) as inner:
+            inner.backward((q * 5).sum(), 7)
+    assert (p.grad.item(), q.grad.item()) == (2.0, 5.0)
+    with optim.accumulate([q, p]) as again:
+        again.backward((p * 2).sum())
+
+
+def test_large_weights_do_not_overflow() -> None:
+    p = nn.Parameter(wg.ones(2, dtype=wg.float16))
+    with optim.accumulate([p]) as batch:
+        for weight, factor in ((30_000, 20.0), (90_000, 40.0)):
+            batch.backward((p * factor).mean(), weight)
+    assert (p.grad.tolist(), batch.loss.item(), batch.weight) == ([17.5, 17.5], 35.0, 120_000.0)
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_sparse_and_dense_gradients_add_up(earlier: bool, sparse: bool) -> None:
+    weight = wg.rand(4, 3, generator=wg.Generator().manual_seed(0))
+    p, q = nn.Parameter(weight.clone()), nn.Parameter(weight.clone())
+
+    def look(table: Any, rows: list[int], sparse: bool) -> Any:
+        return (F.embedding(wg.tensor(rows), table, sparse=sparse) ** 2).mean()
+
+    look(p, [1], earlier).backward()
+    with optim.accumulate([p]) as batch:
+        for rows in ([0, 2, 2], [1]):
+            batch.backward(look(p, rows, sparse), len(rows))
+    (look(q, [1], False) + look(q, [0, 2, 2, 1], False)).backward()
+    np.testing.assert_allclose(p.grad.to_dense().numpy(), q.grad.numpy(), rtol=1e-5)
+
+
 # ---- noise scale
+
+
+def test_what_cannot_be_measured_leaves_earlier_gradients_and_the_record() -> None:
+    p, noise = nn.Parameter(wg.ones(2)), optim.GradientNoiseScale()
+    p.grad = wg.tensor([1.0, 2.0])
+    with pytest.raises(ValueError, match="at least two"), optim.accumulate([p], noise_scale=noise) as batch:
+        batch.backward(p.sum())
+    assert p.grad.tolist() == [1.0, 2.0]
+    with optim.accumulate([p], noise_scale=noise) as batch:  # as a gradient scaler meets, which skips the step
+        batch.backward((p * math.inf).sum())
+        batch.backward(p.sum())
+    assert (noise.steps, p.grad.tolist()) == (0, [math.inf] * 2)
+
+
+def test_the_noise_scale_of_complex_gradients() -> None:
+    p, noise = nn.Parameter(wg.tensor([1 + 2j])), optim.GradientNoiseScale()
+    with optim.accumulate([p], noise_scale=noise) as batch:
+        for factor in (1j, 3j):
+            batch.backward((p * factor).real.sum())
+    assert (noise.signal, noise.noise) == (3.0, 2.0)
 
 
 def test_the_noise_scale_of_a_quadratic_problem() -> None:

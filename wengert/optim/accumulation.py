@@ -1,5 +1,6 @@
 """One step from the gradients of several backward passes, as if their batches had been one."""
 
+import math
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
@@ -11,6 +12,8 @@ from wengert.tape.modes import no_grad
 
 __all__ = ["accumulate"]
 
+_inside: set[int] = set()  # identities of the parameters of blocks that are entered
+
 
 class accumulate:  # noqa: N801 - a context, like no_grad
     """Add up the gradients of several losses, and leave with those of their mean.
@@ -20,20 +23,22 @@ class accumulate:  # noqa: N801 - a context, like no_grad
     and the gradients after the block are sum(weight * gradient) / sum(weight), exactly those of the whole batch.
 
     Within the block, post-accumulate hooks of the parameters wait: they are called once, after it, with the final gradients.
-    (Hooks of ``Tensor.register_hook`` see the gradient of each loss times its weight, as it comes.) A step of the optimiser,
+    (Hooks of ``Tensor.register_hook`` see the gradient of each loss as it comes, times its weight over that of the first, so
+    that large weights overflow in no dtype.) A step of the optimiser,
     if one was given, is an error there. Gradients that were there before are added to the result. If the block raises, they
     are all that is left, and no hook is called.
 
     Args:
         params: an optimiser, or the tensors whose gradients are meant. noise_scale: is told the gradients of each micro-batch
-            and of all; that takes memory for one more gradient.
+            and of all, if they are finite; that takes memory for one more gradient.
 
     Attributes:
         weight: the sum of the weights so far. loss: the weighted mean of the losses so far.
 
     Raises:
-        ValueError: for no parameters; on leaving, if :meth:`backward` was not called; for a weight that is not above 0.
-        RuntimeError: for a step of the optimiser within the block, or a block within the block.
+        ValueError: for no parameters; on leaving, if :meth:`backward` was not called, or only once with a ``noise_scale``;
+            for a weight that is not above 0.
+        RuntimeError: for a step of the optimiser within the block, or a block of the same parameters within the block.
 
     Example:
         >>> import wengert as wg
@@ -60,6 +65,7 @@ class accumulate:  # noqa: N801 - a context, like no_grad
         self.noise_scale = noise_scale
         self.weight = 0.0
         self.loss: Any = None
+        self._unit = 1.0  # the first weight
         self._before: list[Any] | None = None
         self._hooks: list[tuple[Tensor, dict[int, Any], dict[int, Any]]] = []
         self._refusal: Any = None
@@ -76,21 +82,25 @@ class accumulate:  # noqa: N801 - a context, like no_grad
         if self._before is None:
             raise RuntimeError("backward() belongs into the block: with accumulate(params) as batch: ...")
         held = self._taken() if self.noise_scale is not None else None
-        (loss * weight).backward()
+        self._unit = self._unit if self.weight else weight
+        share = weight / self._unit
+        (loss * share).backward()
         with no_grad():
             if held is not None:
-                self._parts.append((squared_norm(self.params) / weight**2, weight))
+                self._parts.append((squared_norm(self.params) / share**2, weight))
                 self._add(held)
-            term = loss.detach() * weight
-            total = term if self.loss is None else self.loss * self.weight + term
             self.weight += weight
-            self.loss = total / self.weight
+            last = loss.detach()
+            self.loss = last.clone() if self.loss is None else self.loss + (last - self.loss) * (weight / self.weight)
 
     # ---- the block -------------------------------------------------------------------
 
     def __enter__(self) -> "accumulate":
         if self._before is not None:
             raise RuntimeError("this accumulate() is already entered; make another one")
+        if not _inside.isdisjoint(map(id, self.params)):
+            raise RuntimeError("accumulate() within accumulate() of the same parameters, whose gradients are not complete")
+        _inside.update(map(id, self.params))
         self.weight, self.loss, self._parts = 0.0, None, []
         self._before = self._taken()
         for param in self.params:
@@ -109,27 +119,39 @@ class accumulate:  # noqa: N801 - a context, like no_grad
         before, self._before = self._before, None
         waiting, self._hooks = self._hooks, []
         assert before is not None
+        _inside.difference_update(map(id, self.params))
         if self._refusal is not None:
             self._refusal.remove()
         for _, hooks, kept in waiting:
             hooks.update({**kept, **hooks})
-        if kind is not None or not self.weight:
-            self._taken()
-            self._add(before)
+        complete = False
+        try:
             if kind is None:
-                raise ValueError("accumulate() was left without a backward() in its block")
-            return
-        with no_grad():
-            for param in self.params:
-                if param.grad is not None:
-                    param.grad.div_(self.weight)
-            if self.noise_scale is not None:
-                self.noise_scale.update(self._parts, squared_norm(self.params))
+                self._average()
+                complete = True
+        finally:
+            if not complete:
+                self._taken()
             self._add(before)
+        if not complete:
+            return
         for param, hooks, _ in waiting:
             if param.grad is not None:
                 for hook in list(hooks.values()):
                     hook(param)
+
+    def _average(self) -> None:
+        """Make gradients of the mean of those of the sum."""
+        if not self.weight:
+            raise ValueError("accumulate() was left without a backward() in its block")
+        with no_grad():
+            for param in self.params:
+                if param.grad is not None:
+                    param.grad.div_(self.weight / self._unit)
+        if self.noise_scale is not None:
+            whole = squared_norm(self.params)
+            if math.isfinite(whole + sum(square for square, _ in self._parts)):  # as for a step that a scaler will skip
+                self.noise_scale.update(self._parts, whole)
 
     def _taken(self) -> list[Any]:
         """Take the gradients off the parameters."""
@@ -139,16 +161,23 @@ class accumulate:  # noqa: N801 - a context, like no_grad
         return held
 
     def _add(self, held: list[Any]) -> None:
-        """Add gradients to those of the parameters, into the memory of the former."""
+        """Add gradients to those of the parameters, into the memory of the former unless they alone are sparse."""
         with no_grad():
             for param, grad in zip(self.params, held, strict=True):
-                if grad is not None:
-                    param.grad = grad if param.grad is None else grad.add_(param.grad)
+                if grad is None:
+                    continue
+                if param.grad is None:
+                    param.grad = grad
+                elif grad.is_sparse and not param.grad.is_sparse:
+                    param.grad.add_(grad)
+                else:
+                    param.grad = grad.add_(param.grad)
 
 
 def squared_norm(params: Iterable[Any]) -> Any:
     """The sum of the squares of all gradients, as a number."""
-    return sum(float((p.grad.detach().double() ** 2).sum()) for p in params if p.grad is not None)
+    found = [p.grad.detach() for p in params if p.grad is not None]
+    return sum(float(((g.abs() if g.dtype.is_complex else g).double() ** 2).sum()) for g in found)
 
 
 def _refuse(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
