@@ -327,6 +327,84 @@ def _pairs() -> list[range]:
     return [range(i, min(i + 2, 13)) for i in range(0, 13, 2)]
 
 
+class Wide(Dataset[Any]):
+    """Arrays of ``size`` bytes; from sample ``stuck`` on they take long. ``made`` counts."""
+
+    def __init__(self, size: int, stuck: int) -> None:
+        self.size, self.stuck = size, stuck
+        self.made = multiprocessing.get_context("fork").Value("i", 0)
+
+    def __len__(self) -> int:
+        return 100
+
+    def __getitem__(self, i: int) -> Any:
+        if i >= self.stuck:
+            time.sleep(30)
+        self.made.value += 1
+        return np.full(self.size, i % 256, np.uint8)
+
+    def wait(self, count: int) -> None:
+        """Wait until so many were made."""
+        deadline = time.monotonic() + 20
+        while self.made.value < count and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+
+def test_a_worker_that_waits_to_send_is_not_waited_for() -> None:
+    data = Wide(8000, stuck=1000)
+    for _ in DataLoader(data, None, num_workers=1, multiprocessing_context="fork", prefetch_factor=100):
+        data.wait(20)
+        time.sleep(0.2)  # the line is full
+        begun = time.perf_counter()
+        break
+    assert time.perf_counter() - begun < 1.5
+
+
+def test_batches_that_nobody_took_are_removed_with_their_worker() -> None:
+    data = Wide(50_000, stuck=6)
+    for _ in DataLoader(data, None, num_workers=1, multiprocessing_context="fork", prefetch_factor=20):
+        data.wait(6)
+        time.sleep(0.2)
+        break  # the worker is stuck and must be killed
+
+
+def test_a_process_forked_from_the_loader_s_leaves_the_workers_alone() -> None:
+    loader = DataLoader(range(40), 4, num_workers=2, multiprocessing_context="fork", persistent_workers=True)
+    batches = iter(loader)
+    first = next(batches)
+    child = os.fork()
+    if child == 0:
+        try:
+            loader._workers.close()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert [i for batch in (first, *batches) for i in batch.tolist()] == list(range(40))
+    assert len(list(loader)) == 10
+
+
+class Unmade:
+    """Can be pickled, but not unpickled."""
+
+    def __reduce__(self) -> Any:
+        return int, ("no number",)
+
+
+def test_a_batch_that_cannot_be_made_again_names_the_reason_and_the_others_come() -> None:
+    loader = DataLoader(
+        [0, Unmade(), 2], None, num_workers=1, multiprocessing_context="fork", collate_fn=same, persistent_workers=True
+    )
+    for _ in range(2):
+        batches = iter(loader)
+        assert next(batches) == 0
+        with pytest.raises(ValueError, match=r"(?s)no number.*could not be made again"):
+            next(batches)
+
+
+def same(value: Any) -> Any:
+    return value
+
+
 def test_leaving_early_ends_the_workers() -> None:
     begun = time.perf_counter()
     for _ in broken("30"):

@@ -4,6 +4,7 @@ import os
 import secrets
 import signal
 import threading
+import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from multiprocessing import resource_tracker
 from time import monotonic
 from typing import Any
 
-from wengert.data.shared import Receiver
+from wengert.data.shared import Parcel, Receiver
 from wengert.data.worker_process import Job, Request, serve
 from wengert.data.workers import END, Worker
 
@@ -45,13 +46,13 @@ class ProcessWorkers:
             for i in range(count):
                 self._lines.append(_Line(context, i, Worker(i, count, dataset, init), make_fetcher))
         except Exception as error:
-            _close(self._lines)
+            _close(self._lines, os.getpid())
             error.add_note(
                 f"worker processes get dataset, collate_fn and worker_init_fn by {context.get_start_method()}, which must "
                 "be able to pickle them: no lambdas, no functions and classes within functions"
             )
             raise
-        self.close = weakref.finalize(self, _close, self._lines)
+        self.close = weakref.finalize(self, _close, self._lines, os.getpid())
 
     def begin(self) -> list[Any]:
         """Return what stands for the fetchers of a new epoch, one per worker; they are made by the workers."""
@@ -119,13 +120,32 @@ class _Line:
             except (EOFError, OSError):
                 raise RuntimeError(self._obituary()) from None
             ticket = self.waiting.popleft()
-            if answer[0] == "batch":
-                if not ticket.dropped:
-                    ticket.answer = "batch", self.receiver.unpack(answer[1])
-                if answer[1].block is not None:
-                    self.send(("free", answer[1].block))
-            else:
-                ticket.answer = answer
+            ticket.answer = self._opened(ticket, answer[1]) if answer[0] == "batch" else answer
+
+    def _opened(self, ticket: "_Ticket", parcel: Parcel) -> Any:
+        """Return the answer that a parcel is, and let its block be used again."""
+        if parcel.block is not None:
+            self.receiver.note(parcel.block)
+        try:
+            return ("dropped", None) if ticket.dropped else ("batch", self.receiver.unpack(parcel))
+        except Exception as error:
+            error.add_note("a batch came from a worker process as a pickle, of which it could not be made again here")
+            return "error", error, traceback.format_exc()
+        finally:
+            if parcel.block is not None:
+                self.send(("free", parcel.block))
+
+    def drain(self, end: float) -> None:
+        """Take in, until the worker is gone or the time is over, what it still sends: it may be waiting to send it."""
+        while connections.wait([self.connection, self.process.sentinel], max(0.0, end - monotonic())):
+            try:
+                if not self.connection.poll():
+                    return
+                kind, parcel, *_ = self.connection.recv()
+            except (EOFError, OSError):
+                return
+            if kind == "batch" and parcel.block is not None:
+                self.receiver.note(parcel.block)
 
     def _obituary(self) -> str:
         self.process.join(_PATIENCE)
@@ -136,6 +156,8 @@ class _Line:
         text = f"worker {self.number} of a DataLoader (process {self.process.pid}) {how} while it was to make {what}"
         if how.endswith("SIGKILL"):
             return f"{text}; the system does that when memory runs out: fewer workers, or a lower prefetch_factor, take less"
+        if how.endswith("SIGBUS"):
+            return f"{text}; the system does that when shared memory (/dev/shm), through which batches come, is full"
         return f"{text}; its own error, if any, was printed above, and worker threads would raise it here"
 
 
@@ -161,8 +183,12 @@ class _Ticket:
         while self.answer is None:
             self.line.receive(None if end is None else max(0.0, end - monotonic()))
         kind, value, *trace = self.answer
+        self.answer = "told", None
         if kind == "error":
-            raise value from _WorkerError(trace[0])
+            try:
+                raise value from _WorkerError(trace[0])
+            finally:
+                del value  # which would hold itself, and the workers, by its traceback
         return END if kind == "end" else value
 
 
@@ -180,17 +206,24 @@ def _signal(number: int) -> str:
         return f"signal {number}"
 
 
-def _close(lines: list[_Line]) -> None:
-    """End the workers: let them finish what they are doing for a moment, then stop them."""
+def _close(lines: list[_Line], owner: int) -> None:
+    """End the workers of process ``owner``: let them finish what they are doing for a moment, then stop them.
+
+    In a process that was forked from the owner, which has copies of the lines, nothing is to be done.
+    """
+    if os.getpid() != owner:
+        return
     for line in lines:
         line.send(None)
     end = monotonic() + _PATIENCE
     for line in lines:
+        line.drain(end)
         line.process.join(max(0.0, end - monotonic()))
         for stop in (line.process.terminate, line.process.kill):
             if line.process.exitcode is None:
                 stop()
                 line.process.join(_PATIENCE)
+        line.drain(0.0)
         line.connection.close()
         line.receiver.close()
     lines.clear()

@@ -81,7 +81,7 @@ class Receiver:
     def __init__(self, name: str) -> None:
         self.name = name
         self.blocks: dict[int, SharedMemory] = {}
-        self.next = 0  # the first block that was never seen
+        self.next = 0  # the first block that was never noted
 
     def unpack(self, parcel: Parcel) -> Any:
         """Return the batch, in memory of its own; its block may be used again."""
@@ -97,11 +97,15 @@ class Receiver:
     def _block(self, block: int) -> SharedMemory:
         if block not in self.blocks:
             self.blocks[block] = SharedMemory(f"{self.name}{block}")
-            self.next = max(self.next, block + 1)
+            self.note(block)
         return self.blocks[block]
 
+    def note(self, block: int) -> None:
+        """Note that there is a block, so that it is removed at the end."""
+        self.next = max(self.next, block + 1)
+
     def close(self) -> None:
-        """Remove what a sender that is gone has left; at most one block more than was seen."""
+        """Remove what a sender that is gone has left; at most one block more than was noted."""
         for block in range(self.next + 1):
             try:
                 found = self.blocks.pop(block, None) or SharedMemory(f"{self.name}{block}")

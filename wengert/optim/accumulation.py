@@ -99,7 +99,9 @@ class accumulate:  # noqa: N801 - a context, like no_grad
         if self._before is not None:
             raise RuntimeError("this accumulate() is already entered; make another one")
         if not _inside.isdisjoint(map(id, self.params)):
-            raise RuntimeError("accumulate() within accumulate() of the same parameters, whose gradients are not complete")
+            raise RuntimeError(
+                "accumulate() within accumulate() of the same parameters, whose gradients are not complete"
+            )
         _inside.update(map(id, self.params))
         self.weight, self.loss, self._parts = 0.0, None, []
         self._before = self._taken()
