@@ -45,6 +45,16 @@ def test_the_sparse_gradient_equals_the_dense_one(name, times):
     np.testing.assert_allclose(sparse.to_dense().numpy(), dense.numpy(), rtol=1e-12, atol=1e-15)
 
 
+def test_a_sparse_gradient_is_added_to_a_dense_one_where_it_lies():
+    table = wg.nn.Parameter(wg.zeros(4, 2))
+    table.grad = held = wg.ones(4, 2)
+    memory = held.data_ptr()
+    F.embedding(wg.tensor([1, 1]), table, sparse=True).sum().backward()
+    assert table.grad is held
+    assert held.data_ptr() == memory
+    assert held.tolist() == [[1, 1], [3, 3], [1, 1], [1, 1]]
+
+
 def test_gradients_that_accumulate_are_joined():
     table = wg.tensor(TABLE).requires_grad_()
     for index in ([1, 1], [4]):

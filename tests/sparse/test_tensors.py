@@ -156,11 +156,21 @@ def test_files_hold_them(tmp_path):
         same(tensor.to_dense(), DENSE)
 
 
+@pytest.mark.parametrize("again", [lambda t: pickle.loads(pickle.dumps(t)), copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("make", [coo, csr, lambda: coo().coalesce()])
+def test_pickles_and_copies_hold_them(make, again):
+    tensor = make().requires_grad_()
+    found = again(tensor)
+    assert (found.layout, found.requires_grad, found.dtype) == (tensor.layout, True, tensor.dtype)
+    same(found.to_dense(), DENSE)
+    assert str(found) == str(tensor)
+    found.to_dense().sum().backward()
+    assert tensor.grad is None
+
+
 def test_what_does_not_hold_them_says_so(tmp_path):
     with pytest.raises(TypeError, match=r"'a' is a wengert\.sparse_coo tensor, which safetensors"):
         wg.save_file({"a": coo()}, tmp_path / "x.safetensors")
-    with pytest.raises(TypeError, match="pickling"):
-        pickle.dumps(coo())
     with pytest.raises(TypeError, match=r"numpy\(\) needs all elements.*to_dense"):
         coo().numpy()
 
@@ -199,6 +209,13 @@ def test_they_print_as_pytorchs(make, text):
 # ---- what is refused
 
 WRONG = [
+    (lambda: wg.sparse_coo_tensor([[0], [0]], [1.0], (2**40, 2**40)), RuntimeError, r"more than 2\*\*63 - 1 elements"),
+    (lambda: wg.sparse_coo_tensor((2**40, 2**40)), RuntimeError, r"more than 2\*\*63 - 1 elements"),
+    (
+        lambda: wg.sparse_csr_tensor([0, 1], [2**63 - 2], [1.0], (1, 2**63)),
+        RuntimeError,
+        r"more than 2\*\*63 - 1 elements",
+    ),
     (lambda: wg.sparse_coo_tensor([[0, 5]], [1.0, 2.0], (3,)), ValueError, "does not hold all indices"),
     (lambda: wg.sparse_coo_tensor([[0, -1]], [1.0, 2.0], (3,)), ValueError, "does not hold all indices"),
     (lambda: wg.sparse_coo_tensor([[0, 1]], [1.0], (3,)), RuntimeError, "same nnz"),

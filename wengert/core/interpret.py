@@ -84,6 +84,10 @@ class Payload:
         """
         raise TransformError(self.level.refusal(what))
 
+    def stored(self) -> Any:
+        """Return what a pickle holds of it. Errors as of :meth:`values`."""
+        return self.values("pickling")
+
     def placed(self, index: int) -> "Payload":
         """Return it as what lies on the logical device of a number.
 

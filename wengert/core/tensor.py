@@ -402,8 +402,9 @@ class Tensor(TensorMethods):
     def __reduce__(self) -> Any:
         if not self.is_leaf:
             raise RuntimeError("only leaf tensors can be pickled; use .detach() for a computed one")
-        array = np.ascontiguousarray(raw(self, "pickling")).reshape(self._payload.shape)
-        return rebuild, (type(self), array, self.requires_grad, self.__dict__ or None)
+        held = self._payload
+        held = np.ascontiguousarray(held).reshape(held.shape) if isinstance(held, np.ndarray) else held.stored()
+        return rebuild, (type(self), held, self.requires_grad, self.__dict__ or None)
 
 
 _new: Callable[[type[Any]], Any] = object.__new__

@@ -1,5 +1,6 @@
 """Sparse tensors from positions and entries."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from wengert.sparse.pattern import Coo, Csr
 from wengert.sparse.payload import made
 
 __all__ = ["assembled", "sparse_coo_tensor", "sparse_csr_tensor"]
+
+_MOST_PLACES = 2**63 - 1
 
 
 def _positions(name: str, what: str, given: Any, ndim: int) -> Any:
@@ -33,6 +36,12 @@ def _values(values: Any, dtype: Any, device: Any) -> Any:
     found = values if isinstance(values, Tensor) else ops.tensor(values, dtype=dtype, device=device)
     found = found if device is None else found.to(device)
     return found if dtype is None else found.to(to_dtype(dtype))
+
+
+def _check_size(name: str, shape: Any) -> None:
+    """Refuse shapes in which positions cannot be counted."""
+    if math.prod(shape) > _MOST_PLACES:
+        raise ShapeError(f"{name}(): size {tuple(shape)} has more than 2**63 - 1 elements, with and without entries")
 
 
 def _finished(tensor: Any, requires_grad: bool) -> Any:
@@ -66,6 +75,7 @@ def sparse_coo_tensor(
     """
     if values is None:
         shape = size_of(indices, "size")
+        _check_size("sparse_coo_tensor", shape)
         empty = ops.zeros((0,), dtype=dtype, device=device)
         return _finished(made(empty, Coo(np.zeros((len(shape), 0), np.int64), tuple(shape), True)), requires_grad)
     positions, found = _positions("sparse_coo_tensor", "indices", indices, 2), _values(values, dtype, device)
@@ -85,6 +95,7 @@ def sparse_coo_tensor(
     if positions.min(initial=0) < 0 or any(n >= m for n, m in zip(largest, shape, strict=False)):
         raise ShapeError(f"sparse_coo_tensor(): size {shape} does not hold all indices; the largest are {largest}, the "
                          f"smallest {tuple(int(n) for n in positions.min(1))}")  # fmt: skip
+    _check_size("sparse_coo_tensor", shape)
     pattern = Coo(positions, shape, bool(is_coalesced))
     if is_coalesced and np.any(np.diff(pattern.keys) <= 0):
         raise ShapeError("sparse_coo_tensor(): is_coalesced=True, but indices do not rise, or some occur twice")
@@ -126,6 +137,7 @@ def sparse_csr_tensor(
         )
     if np.any(np.diff(starts) < 0) or width > shape[1] or columns.min(initial=0) < 0:
         raise ShapeError(f"{name}(): crow_indices must not fall, and col_indices must be from 0 to {shape[1] - 1}")
+    _check_size(name, shape)
     pattern = Csr(starts, columns, shape)
     if not pattern.coo.coalesced:
         raise ShapeError(f"{name}(): col_indices must rise in each row, each occurring once")

@@ -111,6 +111,9 @@ class Coo(Pattern):
         self.positions, self.shape, self.coalesced = positions, shape, coalesced
         self.sparse_dim, self.count = positions.shape
 
+    def __reduce__(self) -> Any:
+        return Coo, (self.positions, self.shape, self.coalesced)
+
     @property
     def coo(self) -> "Coo":
         """Itself."""
@@ -170,6 +173,9 @@ class Csr(Pattern):
 
     def __init__(self, starts: Positions, columns: Positions, shape: tuple[int, ...]) -> None:
         self.starts, self.columns, self.shape, self.count = starts, columns, shape, columns.size
+
+    def __reduce__(self) -> Any:
+        return Csr, (self.starts, self.columns, self.shape)
 
     def arrays(self) -> dict[str, Any]:
         """Return where rows start, and the columns."""

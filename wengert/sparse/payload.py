@@ -56,6 +56,13 @@ class Sparse(Payload):
 
     exported = values
 
+    def stored(self) -> "Sparse":
+        """Itself: its pattern and its entries are pickled."""
+        return self
+
+    def __reduce__(self) -> Any:
+        return Sparse, (self.pattern, self.entries)
+
     def refused(self, what: str) -> Any:
         """Return the error for what asks for the array itself."""
         return SparseError(f"{what} needs the memory of a dense tensor, and this one is sparse; use .to_dense()")

@@ -84,6 +84,8 @@ def _add_to(tensor: Any, holder: list[Any], create: bool) -> None:
     inside = type(given) is not np.ndarray and not isinstance(given._payload, np.ndarray)
     if captures is not None and not create and _is_writable(held):
         adopt("backward", held, ops.add(held, _as_tensor(holder.pop())))
+    elif _has_layout(given) and not create and _is_writable(held):
+        ops.add_(held, holder.pop())
     elif create or inside:
         g = holder.pop()
         if held is not None:
@@ -108,12 +110,13 @@ def _add_to(tensor: Any, holder: list[Any], create: bool) -> None:
 
 def _has_layout(g: Any) -> bool:
     """Whether a gradient is stored in a layout of its own, so that a write to it makes its memory anew."""
-    return not isinstance(g._payload, np.ndarray) and isinstance(g._payload.level, Layout)
+    payload = g if type(g) is np.ndarray else g._payload
+    return not isinstance(payload, np.ndarray) and isinstance(payload.level, Layout)
 
 
 def _is_writable(held: Any) -> bool:
     """Whether a gradient is there, and may be added to where it lies."""
-    if held is None or held._node is not None or _has_layout(held):
+    if held is None or held._node is not None or not isinstance(held._payload, np.ndarray):
         return False
     return bool(held._payload.flags.writeable) and not overlaps(held._payload)
 
