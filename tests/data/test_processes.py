@@ -215,8 +215,10 @@ class Broken(Dataset[Any]):
                 raise KeyError("lost")
             if self.what == "awkward":
                 raise AwkwardError("here", "there")
-            if self.what == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
+            if self.what == "SIGBUS":  # without the report that the tests would print
+                signal.signal(signal.SIGBUS, signal.SIG_DFL)
+            if self.what.startswith("SIG"):
+                os.kill(os.getpid(), signal.Signals[self.what])
             if self.what == "system exit":
                 raise SystemExit(4)
             if self.what == "exit":
@@ -259,7 +261,8 @@ def test_a_batch_that_cannot_be_sent() -> None:
 @pytest.mark.parametrize(
     ("what", "match"),
     [
-        ("kill", r"worker 0 .* was killed by SIGKILL while it was to make batch 2 of \[4, 5\]; .*memory runs out"),
+        ("SIGKILL", r"worker 0 .* was killed by SIGKILL while it was to make batch 2 of \[4, 5\]; .*memory runs out"),
+        ("SIGBUS", r"worker 0 .* was killed by SIGBUS while .* shared memory \(/dev/shm\).* is full"),
         ("system exit", r"worker 0 .* exited with code 4 while it was to make batch 2 of \[4, 5\]"),
         ("exit", r"worker 0 .* exited with code 3 while it was to make batch 2 of \[4, 5\]"),
     ],
@@ -381,6 +384,28 @@ def test_a_process_forked_from_the_loader_s_leaves_the_workers_alone() -> None:
     os.waitpid(child, 0)
     assert [i for batch in (first, *batches) for i in batch.tolist()] == list(range(40))
     assert len(list(loader)) == 10
+
+
+@pytest.mark.parametrize("where", ["connection.recv", "connection.send", "receiver.unpack"])
+def test_after_an_interruption_in_the_middle_of_a_message_there_are_new_workers(where: str, monkeypatch: Any) -> None:
+    loader = DataLoader(
+        Wide(50_000, stuck=1000), 10, num_workers=2, multiprocessing_context="fork", persistent_workers=True
+    )
+    batches = iter(loader)
+    next(batches)
+    part, method = where.split(".")
+    workers = loader._workers
+    for line in workers._lines:
+        monkeypatch.setattr(getattr(line, part), method, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        list(batches)
+    monkeypatch.undo()
+    assert [batch[:, 0].tolist() for batch in loader] == [[*range(i, i + 10)] for i in range(0, 100, 10)]
+    assert loader._workers is not workers
+
+
+def interrupt(*_: Any) -> Any:
+    raise KeyboardInterrupt
 
 
 class Unmade:

@@ -222,7 +222,11 @@ class DataLoader:
 
     def _ahead(self, requests: Iterator[Any], seed: int, first: int) -> Iterator[Any]:
         """Let workers prepare batches while the caller uses those before."""
-        workers = self._workers or self._started()
+        workers = self._workers
+        if workers is not None and not workers.usable:
+            workers.close()
+            workers = None
+        workers = workers or self._started()
         if self.persistent_workers:
             self._workers = workers
         assert self.prefetch_factor is not None

@@ -7,8 +7,8 @@ import threading
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing import connection as connections
 from multiprocessing import resource_tracker
 from time import monotonic
@@ -54,6 +54,11 @@ class ProcessWorkers:
             raise
         self.close = weakref.finalize(self, _close, self._lines, os.getpid())
 
+    @property
+    def usable(self) -> bool:
+        """Whether another epoch can be made; not after Ctrl-C in the middle of a message."""
+        return not any(line.interrupted for line in self._lines)
+
     def begin(self) -> list[Any]:
         """Return what stands for the fetchers of a new epoch, one per worker; they are made by the workers."""
         self._epochs += 1
@@ -77,6 +82,7 @@ class _Line:
         self.number = number
         self.lock = threading.RLock()
         self.waiting: deque[_Ticket] = deque()
+        self.interrupted = False
         name = f"wg-{os.getpid():x}-{secrets.token_hex(3)}-"  # whose blocks of shared memory they are
         self.receiver = Receiver(name)
         self.connection, other = context.Pipe()
@@ -92,12 +98,13 @@ class _Line:
 
     def send(self, message: Any) -> None:
         """Send a message; to a worker that is gone, it is lost."""
-        with suppress(OSError):
-            self.connection.send(message)
+        if not self.interrupted:
+            with suppress(OSError), self._whole():
+                self.connection.send(message)
 
     def ask(self, request: Request) -> "_Ticket":
         """Send a request, and return what will have the answer."""
-        with self.lock:
+        with self.lock, self._whole():
             ticket = _Ticket(self, request)
             self.waiting.append(ticket)
             self.send(request)
@@ -113,14 +120,15 @@ class _Line:
             ready = connections.wait([self.connection, self.process.sentinel], timeout)
             if not ready:
                 raise TimeoutError
-            try:
-                if not self.connection.poll():
-                    raise EOFError
-                answer = self.connection.recv()
-            except (EOFError, OSError):
-                raise RuntimeError(self._obituary()) from None
-            ticket = self.waiting.popleft()
-            ticket.answer = self._opened(ticket, answer[1]) if answer[0] == "batch" else answer
+            with self._whole():
+                try:
+                    if not self.connection.poll():
+                        raise EOFError
+                    answer = self.connection.recv()
+                except (EOFError, OSError):
+                    raise RuntimeError(self._obituary()) from None
+                ticket = self.waiting.popleft()
+                ticket.answer = self._opened(ticket, answer[1]) if answer[0] == "batch" else answer
 
     def _opened(self, ticket: "_Ticket", parcel: Parcel) -> Any:
         """Return the answer that a parcel is, and let its block be used again."""
@@ -135,17 +143,33 @@ class _Line:
             if parcel.block is not None:
                 self.send(("free", parcel.block))
 
-    def drain(self, end: float) -> None:
-        """Take in, until the worker is gone or the time is over, what it still sends: it may be waiting to send it."""
-        while connections.wait([self.connection, self.process.sentinel], max(0.0, end - monotonic())):
-            try:
+    def end(self, deadline: float) -> None:
+        """Wait until the worker has ended; stop it when the time is over, or if there is no talking to it any more."""
+        ends = [self.connection, self.process.sentinel]
+        with suppress(EOFError, OSError):  # meanwhile, take in what it may be waiting to send
+            while not self.interrupted and connections.wait(ends, max(0.0, deadline - monotonic())):
                 if not self.connection.poll():
-                    return
-                kind, parcel, *_ = self.connection.recv()
-            except (EOFError, OSError):
-                return
-            if kind == "batch" and parcel.block is not None:
-                self.receiver.note(parcel.block)
+                    break
+                self.connection.recv_bytes()
+        self.process.join(0.0 if self.interrupted else max(0.0, deadline - monotonic()))
+        for stop in (self.process.terminate, self.process.kill):
+            if self.process.exitcode is None:
+                stop()
+                self.process.join(_PATIENCE)
+        self.connection.close()
+        self.receiver.note(self.receiver.next + len(self.waiting))  # as many blocks as nobody has heard of, at most
+        self.receiver.close()
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Note if what is done is interrupted by Ctrl-C: nobody knows then which messages have come through, and how far."""
+        try:
+            yield
+        except Exception:
+            raise
+        except BaseException:
+            self.interrupted = True
+            raise
 
     def _obituary(self) -> str:
         self.process.join(_PATIENCE)
@@ -217,13 +241,5 @@ def _close(lines: list[_Line], owner: int) -> None:
         line.send(None)
     end = monotonic() + _PATIENCE
     for line in lines:
-        line.drain(end)
-        line.process.join(max(0.0, end - monotonic()))
-        for stop in (line.process.terminate, line.process.kill):
-            if line.process.exitcode is None:
-                stop()
-                line.process.join(_PATIENCE)
-        line.drain(0.0)
-        line.connection.close()
-        line.receiver.close()
+        line.end(end)
     lines.clear()

@@ -94,7 +94,13 @@ class Worker:
 
 
 class Workers:
-    """A fixed number of worker threads."""
+    """A fixed number of worker threads.
+
+    Attributes:
+        usable: whether another epoch can be made.
+    """
+
+    usable = True
 
     def __init__(
         self, count: int, dataset: Any, init: Callable[[int], Any] | None, make_fetcher: Callable[[], Fetch]
