@@ -32,7 +32,7 @@ def there(*size: int) -> Any:
 
 
 def index(tensor: Any) -> int | None:
-    return index_of(memory_of(tensor).dtype)
+    return index_of(tensor._payload.dtype)
 
 
 # ---- every operator

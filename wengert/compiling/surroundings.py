@@ -188,6 +188,8 @@ class Surroundings:
             yield from self._callable(value, name)
         elif isinstance(value, type):
             yield from self._class(value)
+        elif isinstance(value, types.GenericAlias):  # list[int], which hands on whatever it is asked for
+            yield value.__origin__, name
         elif isinstance(value, types.ModuleType):
             if not self._is_library(value.__name__):
                 names = [n for n in vars(value) if n in self._names and not self._is_library_module(vars(value)[n])]

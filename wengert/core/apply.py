@@ -46,7 +46,7 @@ def bind(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     ndim = 0
     for i, mark, name, optional in signature.tensors:
         value = values[i]
-        if isinstance(value, Tensor):
+        if isinstance(value, Tensor) and not mark.many:
             array = value._payload
             if mark.restricted and _CATEGORIES.get(array.dtype, -1) not in mark.categories:
                 lift(op, name, mark, value)

@@ -21,7 +21,7 @@ from wengert.core.signature import MISSING, Slot
 from wengert.core.tensor import Tensor
 from wengert.errors import DTypeError, OutOfMemoryError, ShapeError, TransformError
 
-__all__ = ["FAILURES", "explained", "explained_composite", "named", "specs"]
+__all__ = ["FAILURES", "explained", "explained_composite", "misfit", "named", "specs"]
 
 # What Python and NumPy raise when code meets values it was not written for; other classes are the user's own.
 FAILURES = (ValueError, IndexError, TypeError, ArithmeticError, AttributeError, LookupError, NameError, AssertionError,
@@ -51,7 +51,7 @@ def explained(op: Op, values: list[Any], error: Exception) -> Exception:
         error = native.no_memory(error)
     if type(error).__module__.startswith("wengert"):
         return error if _names_operator(error) else type(error)(f"{op.name}(): {_KERNEL.sub('', str(error))}")
-    found = misfit(op, values)
+    found = misfit(op, values) or _stray_tensor(op, values, error)
     if found is not None:
         return TypeError(found)
     try:
@@ -95,6 +95,16 @@ def misfit(op: Op, values: Sequence[Any]) -> str | None:
         expected, fits = _expected(hints.get(slot.name), slot)
         if fits is not None and not fits(value):
             return f"{op.name}(): argument '{slot.name}' must be {expected}, got {shown(value)}"
+    return None
+
+
+def _stray_tensor(op: Op, values: Sequence[Any], error: Exception) -> str | None:
+    """Return which argument is a tensor that a kernel has computed with, which kernels do not."""
+    if "cannot enter context" not in str(error):
+        return None
+    for slot, value in zip(op.signature.slots, values, strict=False):
+        if slot.input is None and isinstance(value, Tensor):
+            return f"{op.name}(): argument '{slot.name}' must not be a tensor, got {shown(value)}"
     return None
 
 

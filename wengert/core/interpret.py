@@ -116,6 +116,11 @@ class Payload:
         raise self.refused("a NumPy function")
 
     @property
+    def stand_in(self) -> Any:
+        """An array of any values that lies in memory as the tensor does; None where several lie behind it."""
+        return None
+
+    @property
     def ndim(self) -> int:
         """The number of dimensions."""
         return len(self.shape)

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from wengert.array.device import devices, index_of, unplaced
+from wengert.array.device import devices, index_of, placed, unplaced
 from wengert.array.dtype import dtype_of
 from wengert.core.devices import common_device
+from wengert.core.explain import FAILURES
 from wengert.core.interpret import Level, Payload
 from wengert.core.operator import Op, Spec
 from wengert.core.place import Place, here
@@ -25,13 +26,15 @@ from wengert.graph.bodies import Regions
 from wengert.graph.branching import branches, loop
 from wengert.graph.formulas import enter_formula
 from wengert.graph.history import History
+from wengert.graph.inferring import inferred, refusal
 from wengert.graph.ir import Graph, Value
+from wengert.graph.lent import Lent
 from wengert.graph.modules import Modules
 from wengert.graph.operations import Draw, Formula
 from wengert.graph.outside import Host, outside
 from wengert.graph.provided import Passing, Provided
 from wengert.graph.refusals import NeedsValues, NotCapturable, NotYet
-from wengert.graph.storage import Storage, Traced, array_of, has_history, located, memory_order, spec_of, stand_in
+from wengert.graph.storage import Storage, Traced, array_of, has_history, located, stand_in
 
 __all__ = ["Capture"]
 
@@ -51,7 +54,7 @@ class Capture(Level):
         decisions: values that the function asked for, what they were, and the line.
         same: pairs of tensors from outside on the same memory, the second one so many bytes behind the first.
         history: what was recorded before. provided: writes under a condition. passing: what objects know during a call.
-        regions: branches and loops.
+        regions: branches and loops. lent: arrays that nothing may write by NumPy.
         entries: the nodes of tensors from outside, through which gradients leave, and the tensors.
 
     Args:
@@ -75,7 +78,7 @@ class Capture(Level):
         self.guards: list[tuple[Callable[[], Any], Any]] = []
         self.containers: list[tuple[Any, Sequence[Any] | None]] = []
         self.devices: dict[Value, int] = {}
-        self.modules, self._called = Modules(called), called
+        self.modules, self._called, self.lent = Modules(called), called, Lent()
         self.arguments = {id(t): t for t in arguments}
         self.entries: dict[Any, Any] = {}
         self._decide, self.decisions = decide, list[tuple[Value, Any, Place]]()
@@ -94,9 +97,13 @@ class Capture(Level):
     def run(self, op: Op, values: list[Any]) -> tuple[Any, ...]:
         inputs = op.signature.inputs
         arguments = tuple(self._argument(v) if i in inputs else v for i, v in enumerate(values))
-        found = self._view(op, values, arguments) if op.view else None
-        found = found or self.call(op, arguments, self._specs(op, values), here(1))
-        return located(found, common_device(op, values)) if devices.several else found
+        place = common_device(op, values) if devices.several else None
+        try:
+            found = self._view(op, values, arguments) if op.view else None
+            found = found or self.call(op, arguments, inferred(op, values), here(1))
+        except FAILURES as error:
+            raise refusal(op, values, error) from error
+        return located(found, place)
 
     def call(self, op: Any, arguments: tuple[Any, ...], specs: Any, place: Place) -> tuple[Any, ...]:
         """Enter a node, and return its results as tensors with memory of their own."""
@@ -140,18 +147,6 @@ class Capture(Level):
             node = self.graph.call(op, arguments, [(s, a.strides) for s, a in zip(specs, arrays, strict=True)], here(1))
             value = node.results[number or 0]
         return value
-
-    def _specs(self, op: Op, values: list[Any]) -> list[tuple[Spec, tuple[int, ...] | None]]:
-        """Return shape, dtype and memory order of each result.
-
-        Raises:
-            NeedsValues: if the shape depends on values.
-        """
-        inferred = op.infer([spec_of(v) for v in values])
-        specs = (inferred,) if isinstance(inferred, Spec) else tuple(inferred)
-        elementwise = op.single and op.batch == "broadcast" and op.family != "operator"  # not solve_matrices
-        order = memory_order(op, values, specs[0].shape) if elementwise else None
-        return [(s, order) for s in specs]
 
     def _view(self, op: Op, values: list[Any], arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """Return the results of an operator that share its first argument's memory; None if they do not."""
@@ -233,7 +228,7 @@ class Capture(Level):
             return found
         spec = Spec(array.shape, dtype_of(array.dtype))
         if id(array) in self.inside:
-            value = self.graph.constant(spec, unplaced(array))
+            value = self.graph.constant(spec, self.lent.lend(unplaced(array)))
             storage = Storage(value)
         else:
             value = self.graph.input(spec, array.strides)
@@ -365,7 +360,8 @@ class Capture(Level):
         found = None if self._decide is None else self._decide(self, value, what)
         if found is None:
             raise NeedsValues(self.refusal(what), here(1))
-        return found
+        self.lent.lend(found)
+        return placed(found, index_of(array.dtype)) if devices.several else found
 
     def constant(self, tensor: Any) -> Any:
         """Return the array of a tensor whose values are the same at each call; None for any other."""
@@ -394,7 +390,9 @@ class Capture(Level):
         found = sampler(generator.key, generator.offset, shape, *like)[0]
         spec = Spec(found.shape, dtype_of(found.dtype))
         arguments = tuple(self._argument(p) for p in parameters)
-        return self.call(Draw(name, generator, sampler, shape), arguments, [(spec, None)], here(1))[0]
+        drawn = self.call(Draw(name, generator, sampler, shape), arguments, [(spec, None)], here(1))
+        indices = (index_of(p._payload.dtype) for p in parameters if isinstance(p, Tensor))
+        return (located(drawn, next((i for i in indices if i is not None), None)) if devices.several else drawn)[0]
 
     # ---- what Python does at each call -----------------------------------------------
 
@@ -495,6 +493,7 @@ class Capture(Level):
         """
         self.history.check_hooks()
         self.passing.check()
+        self.lent.check()
         known = [*(before[:3] for before in self._before), *self._adopted]
         if any(t._node is not node or (t._payload is not array and not self.is_adopted(t)) for t, array, node in known):
             raise NotCapturable("it gives a tensor from outside another shape, memory or history")

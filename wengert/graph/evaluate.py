@@ -7,12 +7,13 @@ import numpy as np
 
 from wengert.core.apply import execute
 from wengert.core.operator import Op
+from wengert.core.place import describe
 from wengert.core.tensor import Tensor, from_array
 from wengert.errors import TransformError
 from wengert.graph.ir import Graph, Node, Value, replaced
 from wengert.tape.modes import no_grad
 
-__all__ = ["applied", "compute", "evaluate"]
+__all__ = ["applied", "compute", "evaluate", "noted"]
 
 
 def compute(node: Node, arrays: Callable[[Value], Any]) -> list[Any]:
@@ -22,9 +23,19 @@ def compute(node: Node, arrays: Callable[[Value], Any]) -> list[Any]:
         found: list[Any] = op.compute(replaced(node.arguments, arrays))
         return found
     given = list(replaced(node.arguments, lambda v: from_array(arrays(v))))
-    with no_grad():
-        result = execute(op, given)
+    try:
+        with no_grad():
+            result = execute(op, given)
+    except Exception as error:
+        noted(error, node)
+        raise
     return [r._payload for r in ((result,) if isinstance(result, Tensor) else result)]
+
+
+def noted(error: Exception, node: Node) -> None:
+    """Say in an error which line of the function it is about, if that is known and was not said."""
+    if node.place is not None and not getattr(error, "__notes__", ()):
+        error.add_note(f"in {node.op.name}() of a compiled function, called at {describe(node.place)}")
 
 
 def evaluate(

@@ -90,6 +90,10 @@ class Traced(Payload):
         return from_array(self.values("this"))
 
     @property
+    def stand_in(self) -> Any:
+        return self.array
+
+    @property
     def strides(self) -> Any:
         """The strides of the memory."""
         return self.array.strides

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from wengert.array.dtype import INTEGER, int64
+from wengert.array.dtype import INTEGER, float32, int64
 from wengert.core.apply import execute
 from wengert.core.arguments import Anything, DTypeOrNone, Integer, Number, Real
 from wengert.core.batch import Body, loop
 from wengert.core.families import composite, nondifferentiable, operator
+from wengert.core.inplace import adopt
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
+from wengert.core.state import thread
 from wengert.core.tensor import from_array, raw, wrote
 from wengert.errors import DTypeError, ShapeError
 from wengert.kernels import scatter
@@ -146,6 +148,9 @@ def _check_table(name: str, input: Any, weight: Any, padding_idx: Any) -> int | 
 
 def _renorm(weight: Any, index: Any, max_norm: float, norm_type: float) -> None:
     """Scale rows that are looked up down to ``max_norm``, in the table and unseen by the tape, as PyTorch does."""
+    if thread.state.captures:
+        _renorm_captured(ops.detach(weight), ops.detach(index), max_norm, norm_type)
+        return
     table, places = raw(weight, "max_norm"), raw(index, "max_norm")
     if not table.flags.writeable:
         raise RuntimeError(
@@ -158,6 +163,16 @@ def _renorm(weight: Any, index: Any, max_norm: float, norm_type: float) -> None:
     if large.any():
         table[rows[large]] = wide[large] * (max_norm / (norms[large] + 1e-7))[:, np.newaxis].astype(wide.dtype)
         wrote(weight, "embedding")
+
+
+def _renorm_captured(table: Any, index: Any, max_norm: float, norm_type: float) -> None:
+    """Do the same by operators, for all rows: those that are looked up are known when the program runs."""
+    marks = ops.add_rows(ops.ones_like(ops.cast(index, float32)), index, count=table.shape[0])
+    wide = ops.cast(table, float32) if table.dtype.is_half else table
+    norms = ops.linalg_vector_norm(wide, norm_type, 1, True)
+    large = ops.logical_and(ops.unsqueeze(marks, 1) > 0, norms > max_norm)
+    scaled = ops.cast(wide * (max_norm / (norms + 1e-7)), table.dtype)
+    adopt("embedding", table, ops.where(large, scaled, table))
 
 
 @composite(

@@ -204,8 +204,8 @@ def view(input: Any, *shape: Any) -> Any:
     if len(shape) == 1 and not isinstance(shape[0], Sequence) and not hasattr(shape[0], "__index__"):
         return ops.view_as_dtype(input, to_dtype(shape[0]))
     size = size_of(shape, "shape")
-    array = input._payload
-    if isinstance(array, np.ndarray) and not array.flags.c_contiguous:
+    array = input._payload if isinstance(input._payload, np.ndarray) else input._payload.stand_in
+    if array is not None and not array.flags.c_contiguous:
         wanted = infer_size(size, array.size, array.shape, "view")
         try:
             np.reshape(array, wanted, copy=False)

@@ -269,7 +269,7 @@ class Frame:
 
 
 def _normalized_vjp(
-    g: Any, needs: Any, input: Any, weight: Any, mean: Any, var: Any, layout: Any, axes: Any, eps: Any, center: Any,
+    g: Any, needs: Any, input: Any, weight: Any, mean: Any, var: Any, layout: Any, axes: Any, eps: float, center: Any,
     weight_shape: Any, bias_shape: Any,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     dx, dw, db = ops.normalized_backward(
@@ -279,7 +279,7 @@ def _normalized_vjp(
 
 
 def _normalized_jvp(
-    tangents: Any, input: Any, weight: Any, mean: Any, var: Any, layout: Any, axes: Any, eps: Any, center: Any
+    tangents: Any, input: Any, weight: Any, mean: Any, var: Any, layout: Any, axes: Any, eps: float, center: Any
 ) -> tuple[Any, Any, Any]:
     f = Frame(input, mean, var, layout, axes, eps, center)
     t = f.seen(ops.zeros_like(input) if tangents["input"] is None else tangents["input"])
@@ -322,7 +322,7 @@ def _layouts(s: Any) -> list[Any]:
     samples=_layouts,
 )
 def normalized(
-    input: Floating, weight: Floating = None, bias: Floating = None, *, layout: Any, axes: Any, eps: Any, center: Any
+    input: Floating, weight: Floating = None, bias: Floating = None, *, layout: Any, axes: Any, eps: float, center: Any
 ) -> Any:
     """Return (out, mean, var): the input, seen in ``layout``, normalised over ``axes``; ``center``: subtract the mean.
 
@@ -424,7 +424,7 @@ def _cotangents(s: Any) -> list[Any]:
 )
 def normalized_backward(
     g: Floating, g_mean: Floating, g_var: Floating, input: Floating, mean: Floating, var: Floating,
-    weight: Floating = None, *, layout: Any, axes: Any, eps: Any, center: Any,
+    weight: Floating = None, *, layout: Any, axes: Any, eps: float, center: Any,
 ) -> Any:  # fmt: skip
     """Return the cotangents of input, weight and bias (the last two by channel) for those of normalized's results."""
     x = _seen(input, layout)

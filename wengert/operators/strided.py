@@ -320,7 +320,7 @@ def _owner(tensor: Any) -> Any:
 def _address(payload: Any) -> int:
     """Return where the memory of a tensor begins; of a batch, that of the first example."""
     while not isinstance(payload, np.ndarray):
-        payload = payload.carrier._payload
+        payload = payload.carrier._payload if payload.stand_in is None else payload.stand_in
     return int(payload.ctypes.data)
 
 

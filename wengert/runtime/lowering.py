@@ -2,15 +2,18 @@
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from wengert.core.apply import execute
+from wengert.core.explain import FAILURES, explained
 from wengert.core.operator import Op
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array
-from wengert.graph.evaluate import compute
+from wengert.graph.evaluate import compute, noted
+from wengert.graph.inferring import tried
 from wengert.graph.ir import Graph, Node, Value, replaced
 from wengert.graph.operations import Draw, Formula, Fused
 from wengert.loops.symbolic import converted, trace_elements, trace_update
@@ -20,7 +23,7 @@ from wengert.runtime.contraction import matmul
 from wengert.runtime.drawing import draw
 from wengert.runtime.moves import MOVES
 from wengert.runtime.pointwise import expression
-from wengert.runtime.recording import Recording, ascontiguous, reshaped
+from wengert.runtime.recording import Check, Recording, ascontiguous, paused, reshaped
 from wengert.tape.modes import no_grad
 
 __all__ = ["REPLAYED", "copied", "lower"]
@@ -56,12 +59,33 @@ def lower(node: Node, arrays: Arrays, outs: Sequence[Any], recording: Recording)
         found = _native(node, arrays, outs, recording)
     except Untraceable as reason:
         found, why = None, f"no kernel for {reason}"
+    except FAILURES:
+        if not _is_refused(node):
+            raise
+        found, why = None, "it is refused when it is called"
     if found is None:
         recording.back(before)
         recording.streams.clear()  # whatever it draws comes between other draws
         recording.tasks.append(Step(node, [arrays(v) for v in node.inputs], outs, why))
         return list(outs)
+    tasks = recording.tasks
+    for k in range(before[0], len(tasks)):
+        if isinstance(task := tasks[k], Check):
+            tasks[k] = task._replace(complain=partial(_complain, node, task.complain))
     return found
+
+
+def _complain(node: Node, complain: Callable[[], Any]) -> None:
+    """Raise what a check complains of, as the operator raises it, with the line that called it."""
+    try:
+        complain()
+    except FAILURES as error:
+        op = node.op
+        better = explained(op, list(replaced(node.arguments, _tensor)), error) if isinstance(op, Op) else error
+        noted(better, node)
+        if better is error:
+            raise
+        raise better from error
 
 
 class Step:
@@ -110,6 +134,16 @@ def _native(node: Node, arrays: Arrays, outs: Sequence[Any], recording: Recordin
         raise Untraceable(f"{op.name} that can be recorded")
     found = _replayed(op, node, arrays, outs, recording) if op.name in REPLAYED else None
     return _moved(op, node, arrays, outs, recording) if found is None and op.name in MOVES else found
+
+
+def _is_refused(node: Node) -> bool:
+    """Whether the operator itself refuses arguments for which no native code could be recorded."""
+    with paused():
+        return isinstance(node.op, Op) and tried(node.op, replaced(node.arguments, _tensor)) is not None
+
+
+def _tensor(value: Value) -> Any:
+    return from_array(np.empty(value.shape, value.dtype.numpy))
 
 
 def _one(node: Node) -> Graph:

@@ -1,0 +1,35 @@
+"""Arrays that the function being captured can get hold of: no graph can say that NumPy writes into one."""
+
+import zlib
+from typing import Any
+
+import numpy as np
+
+from wengert.graph.refusals import NotCapturable
+
+__all__ = ["Lent"]
+
+
+class Lent:
+    """Arrays of values that a graph holds, or has given away, and what was in them."""
+
+    def __init__(self) -> None:
+        self._arrays: list[tuple[Any, int]] = []
+
+    def lend(self, array: Any) -> Any:
+        """Take note of what is in an array; return it."""
+        self._arrays.append((array, _checksum(array)))
+        return array
+
+    def check(self) -> None:
+        """Compare the arrays with what was in them.
+
+        Raises:
+            NotCapturable: if one has been written.
+        """
+        if any(_checksum(array) != before for array, before in self._arrays):
+            raise NotCapturable("it writes into the array of a tensor by NumPy; write into the tensor, with copy_()")
+
+
+def _checksum(array: Any) -> int:
+    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8)) if array.size else 0
