@@ -40,7 +40,10 @@ def as_int(value: Any, what: str) -> int:
             return operator.index(value)
         except TypeError:
             pass
-    raise TypeError(f"{what} must be an int, got {value!r} of type {type(value).__name__}")
+    shown = (
+        f"one of shape {tuple(value.shape)}" if getattr(value, "shape", ()) else repr(value)
+    )  # a tensor, or an array
+    raise TypeError(f"{what} must be an int, got {shown} of type {type(value).__name__}")
 
 
 def _several(value: Any, what: str) -> bool:

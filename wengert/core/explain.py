@@ -49,6 +49,8 @@ def explained(op: Op, values: list[Any], error: Exception) -> Exception:
     """Return a better error for a kernel that failed: of the argument that does not fit, or of the shape rule."""
     if isinstance(error, MemoryError):
         error = native.no_memory(error)
+    if isinstance(error, TransformError):
+        return error
     if type(error).__module__.startswith("wengert"):
         return error if _names_operator(error) else type(error)(f"{op.name}(): {_KERNEL.sub('', str(error))}")
     found = misfit(op, values) or _stray_tensor(op, values, error)
@@ -57,7 +59,7 @@ def explained(op: Op, values: list[Any], error: Exception) -> Exception:
     try:
         op.infer(specs(values))
     except FAILURES as better:
-        if _names_operator(better):
+        if _names_operator(better) or isinstance(better, TransformError):
             return better
         if type(better).__module__.startswith("wengert"):
             return type(better)(f"{op.name}(): {better}")

@@ -12,7 +12,7 @@ import numpy as np
 
 from wengert.array.dtype import BOOL, COMPLEX, FLOAT, INTEGER, to_dtype
 from wengert.array.shape import as_int, axes_of, axis_of, size_of
-from wengert.errors import DeclarationError
+from wengert.errors import DeclarationError, TransformError
 
 __all__ = ["ALIASES", "Input", "Param", "Signature"]
 
@@ -232,7 +232,7 @@ class Signature:
             for i, rule, name in self.params:
                 values[i] = rule(values[i], ndim, name)
         except (TypeError, ValueError, IndexError, RuntimeError) as error:
-            if str(error).startswith(f"{self.owner}("):
+            if isinstance(error, TransformError) or str(error).startswith(f"{self.owner}("):
                 raise
             raise type(error)(f"{self.owner}(): {error}") from None
         for i, name in self.flags:

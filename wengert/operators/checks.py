@@ -11,7 +11,7 @@ from wengert.core.state import thread
 from wengert.core.tensor import raw
 from wengert.errors import DTypeError, ShapeError, TransformError
 
-__all__ = ["all_values", "batched", "known", "per_dim", "same_dtype"]
+__all__ = ["all_values", "anywhere", "batched", "known", "per_dim", "same_dtype"]
 
 
 def same_dtype(name: str, **tensors: Any) -> None:
@@ -42,6 +42,11 @@ def all_values(tensor: Any) -> Any:
     """Return the array of everything a tensor stands for, under vmap of all examples: for checks of each element alone."""
     level_of(tensor)  # refuses a tensor that outlived its transform
     return memory_of(tensor)
+
+
+def anywhere(mask: Any) -> bool:
+    """Whether any element of a boolean tensor, of any example, is True: one value, which a program can depend on."""
+    return bool(all_values(ops.any(mask)).any())
 
 
 def _dtype(dtype: Any) -> DType:

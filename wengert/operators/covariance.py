@@ -7,7 +7,7 @@ from wengert.core.apply import as_tensor
 from wengert.core.families import composite
 from wengert.core.registry import ops
 from wengert.errors import DTypeError, ShapeError
-from wengert.operators.checks import all_values
+from wengert.operators.checks import anywhere
 
 __all__ = ["corrcoef", "cov"]
 
@@ -16,7 +16,7 @@ def _weights(name: str, weights: Any, count: int) -> Any:
     found = as_tensor(weights)
     if tuple(found.shape) != (count,):
         raise ShapeError(f"cov(): {name} must hold a weight for each of {count} observations, got {tuple(found.shape)}")
-    if (all_values(found) < 0).any():
+    if anywhere(ops.lt(found, 0)):
         raise ValueError(f"cov(): {name} must not be negative")
     return found
 

@@ -87,6 +87,12 @@ def _fill_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
     return ops.clone(ops.copied(aligned(value, len(shape)), (size, *shape), input.dtype))
 
 
+def _fill_spec(input: Spec, value: Any) -> Spec:
+    if isinstance(value, Spec) and value.shape:
+        raise ShapeError(f"fill() takes a number or a 0-d tensor, got shape {value.shape}")
+    return input
+
+
 @operator(
     vjp={
         "input": lambda g: ops.zeros_like(g),
@@ -97,7 +103,7 @@ def _fill_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
         "value": lambda t, input_shape, input_dtype: ops.copied(t, input_shape, input_dtype),
     },
     batch=_fill_batch,
-    spec=lambda input, value: input,
+    spec=_fill_spec,
     widen=False,
     samples=lambda s: [s((2, 3), 2.5), s((2, 3), ()), s((), ()), s((0, 2), 1)],
 )

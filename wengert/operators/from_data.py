@@ -11,6 +11,7 @@ from wengert.array.dtype import DType, dtype_of, promote_types, scalar_dtype, to
 from wengert.core.devices import device_of, made_on
 from wengert.core.methods import attach
 from wengert.core.registry import ops
+from wengert.core.state import thread
 from wengert.core.tensor import Tensor, alias, from_array, raw
 from wengert.errors import GradientLossWarning
 from wengert.operators.create import creation, finished
@@ -195,7 +196,10 @@ def from_numpy(ndarray: Any) -> Any:
         raise ValueError(
             f"from_numpy() cannot share memory of the foreign byte order {ndarray.dtype}; use tensor(), which copies"
         )
-    return from_array(made_on(np.asarray(ndarray), None))
+    found = from_array(made_on(np.asarray(ndarray), None))
+    if thread.state.captures is not None:
+        thread.state.captures.lent.share(found._payload)
+    return found
 
 
 @creation

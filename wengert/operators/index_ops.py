@@ -9,8 +9,10 @@ import numpy as np
 from wengert.array.dtype import INTEGER, bool_
 from wengert.array.shape import axis_of, size_of
 from wengert.core.apply import as_tensor
-from wengert.core.families import composite
+from wengert.core.arguments import Integer
+from wengert.core.families import composite, nondifferentiable
 from wengert.core.registry import operators, ops
+from wengert.core.state import thread
 from wengert.core.tensor import Tensor
 from wengert.errors import DTypeError, ShapeError
 from wengert.operators.checks import all_values, known
@@ -21,6 +23,21 @@ from wengert.operators.writes import check_target, publish_method, write_recorde
 __all__ = ["index_add", "index_copy", "index_fill", "index_put", "index_select", "unravel_index"]
 
 
+@nondifferentiable(
+    batch="front",
+    spec=lambda index, size, name, dim: index,
+    home=(),
+    samples=lambda s: [
+        s(s.array([0, 2, 1]), 3, "f", 0), s(s.array(1), 2, "f", 1), s(s.tensor((0,), kind="integer"), 0, "f", 0),
+        s.error(IndexError, r"f\(\): index -1 is out of bounds for dimension 0", s.array([0, -1]), 3, "f", 0),
+    ],
+)  # fmt: skip
+def bounded_index(index: Integer, size: Any, name: Any, dim: Any) -> Any:
+    """Return the positions, each of which lies within a dimension: checked when a program runs."""
+    check_bounds(name, index, dim, size)
+    return index.copy()
+
+
 def _positions(name: str, input: Any, dim: int, index: Any) -> tuple[int, Any]:
     """Return ``dim`` from the front and ``index`` checked: a vector of ints within the dimension."""
     dim, index = axis_of(dim, input.ndim), as_tensor(index)
@@ -29,7 +46,10 @@ def _positions(name: str, input: Any, dim: int, index: Any) -> tuple[int, Any]:
     if index.ndim > 1:
         raise ShapeError(f"{name}(): index must be a vector, got shape {tuple(index.shape)}")
     size = input.shape[dim] if input.ndim else 1
-    check_bounds(name, all_values(index), dim, size)
+    if thread.state.captures is not None and known(index) is None:
+        index = ops.bounded_index(index, size, name, dim)
+    else:
+        check_bounds(name, all_values(index), dim, size)
     return dim, ops.reshape(index, (-1,)) if not index.ndim else index
 
 

@@ -14,7 +14,7 @@ from wengert.core.families import composite, elementwise
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.errors import ShapeError
-from wengert.operators.checks import all_values
+from wengert.operators.checks import anywhere
 from wengert.operators.reduction import check_reduction, reduce_loss
 
 __all__ = [
@@ -256,7 +256,7 @@ def gaussian_nll_loss(
         var = ops.unsqueeze(var, -1)
     if tuple(var.shape) not in (shape, (*shape[:-1], 1)):
         raise ShapeError(f"gaussian_nll_loss(): var of shape {tuple(var.shape)} does not fit an input of shape {shape}")
-    if all_values(ops.lt(var, 0)).any():
+    if anywhere(ops.lt(var, 0)):
         raise ValueError("gaussian_nll_loss(): var has a negative element")
     bounded = var + (ops.clamp_min(var, eps) - var).detach()
     loss = 0.5 * (ops.log(bounded) + ops.square(input - target) / bounded)

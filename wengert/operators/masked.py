@@ -8,14 +8,12 @@ import builtins
 import math
 from typing import Any
 
-import numpy as np
-
 from wengert.array.dtype import FLOAT, bool_, float32, iinfo, int64, to_dtype
 from wengert.array.shape import axes_of, axis_of
 from wengert.core.families import composite
 from wengert.core.registry import ops
 from wengert.errors import DTypeError, ShapeError
-from wengert.operators.checks import all_values
+from wengert.operators.checks import anywhere
 
 __all__: list[str] = []
 
@@ -169,7 +167,7 @@ def masked_median(input: Any, dim: int = -1, *, keepdim: bool = False, dtype: An
     found = ops.nanmedian(_let_through("masked.median", wide, mask, math.nan), dim, keepdim).values
     if wide is input:
         return found
-    if np.isnan(all_values(found)).any():
+    if anywhere(ops.isnan(found)):
         raise ValueError("masked.median(): a row of integers in which no mask is True has no median")
     return _as(found, input, dtype)
 

@@ -3,11 +3,11 @@
 import math
 from typing import Any
 
-from wengert.array.dtype import finfo, float32
+from wengert.array.dtype import FLOAT, finfo, float32
 from wengert.core.families import composite
 from wengert.core.registry import ops
 from wengert.core.tensor import wrote
-from wengert.errors import ShapeError
+from wengert.errors import DTypeError, ShapeError
 from wengert.operators.checks import known
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm", "rows_layout"]
@@ -34,6 +34,8 @@ def _move(running: Any, value: Any, momentum: float) -> None:
     """Move a running statistic towards the batch's, in its own memory; nothing of it is recorded."""
     if running is None:
         return
+    if running.dtype.category < FLOAT:
+        raise DTypeError(f"batch_norm(): running statistics must be floating-point tensors, got {running.dtype}")
     array, new = known(running), known(value)
     if array is None or new is None:
         ops.copy_(running, ops.detach(running) * (1 - momentum) + momentum * ops.cast(value, running.dtype))

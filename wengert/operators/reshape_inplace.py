@@ -90,6 +90,8 @@ def resize_(self: Any, *sizes: Any) -> Any:
         raise InplaceError(
             f"resize_(): the tensor {what}, so it cannot be resized; use reshape(), or cat() to make it longer"
         )
+    if thread.state.captures is not None:
+        thread.state.captures.refuse("resize_()")
     held, count = np.ascontiguousarray(self._payload).reshape(-1), math.prod(shape)
     if count > held.size:
         grown = np.empty(count, held.dtype)

@@ -17,7 +17,7 @@ from wengert.core.registry import ops
 from wengert.core.state import thread
 from wengert.errors import DTypeError, ShapeError
 from wengert.kernels import scatter as kernels
-from wengert.operators.checks import all_values
+from wengert.operators.checks import anywhere
 from wengert.operators.gather import check_along, covered
 from wengert.operators.gather_batch import along_batch
 from wengert.operators.writes import publish_method
@@ -95,7 +95,7 @@ def _product_of_others(input: Any, dim: int, index: Any, src: Any, include_self:
     """Return for each element of src the product of all the others that met it: out / src, but right at zeros."""
     zero = src == 0
     zeros = ops.gather(ops.scatter_add(ops.zeros_like(input), dim, index, ops.cast(zero, input.dtype)), dim, index)
-    if thread.state.grad and all_values(zeros > 1).any():
+    if thread.state.grad and anywhere(zeros > 1):
         raise RuntimeError(
             "scatter_reduce(): second derivatives of a product of several zeros are not supported; "
             "use cumprod() or prod() along a dimension instead"

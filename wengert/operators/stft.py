@@ -9,7 +9,7 @@ from wengert.array.shape import as_int, axes_of
 from wengert.core.families import composite
 from wengert.core.registry import ops
 from wengert.errors import ShapeError
-from wengert.operators.checks import all_values
+from wengert.operators.checks import anywhere
 from wengert.settings import settings
 
 __all__ = ["fft_fftfreq", "fft_fftshift", "fft_ifftshift", "fft_rfftfreq", "istft", "stft"]
@@ -215,7 +215,7 @@ def _trimmed(total: Any, envelope: Any, edge: int, length: int | None) -> Any:
     """Cut out the signal, divide it by the sum of the squared windows, and pad what is missing."""
     end = total.shape[-1] - edge if length is None else min(edge + length, total.shape[-1])
     weight = ops.narrow(envelope, -1, edge, end - edge)
-    if (np.abs(all_values(weight)) < 1e-11).any():
+    if anywhere(ops.lt(ops.abs(weight), 1e-11)):
         raise RuntimeError(
             "istft(): the sum of the squared windows is 0 somewhere, so the signal is not determined there"
         )

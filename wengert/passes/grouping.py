@@ -16,6 +16,7 @@ from wengert.core.registry import operators
 from wengert.graph.ir import Graph, Node, Value, replaced, values_in
 from wengert.graph.operations import Fused
 from wengert.graph.text import row_major
+from wengert.passes.prune import acts
 from wengert.passes.rewriting import Rewriter
 
 __all__ = ["Group", "fused", "ordered"]
@@ -97,7 +98,7 @@ def _effect(unit: _Unit) -> bool:
 
 def _needed_nodes(unit: _Unit, needed: set[Value]) -> list[Node]:
     """Return the nodes of a unit that something outside needs, or a node that does; a copy is needed only inside."""
-    if _effect(unit):
+    if unit.group is None and acts(unit.nodes[0]):
         return unit.nodes
     own = set(unit.nodes if unit.group is None else unit.group.members)
     inside: set[Value] = set()

@@ -2,6 +2,7 @@
 
 from wengert.core.registry import operators
 from wengert.graph.ir import Graph, Node, Value
+from wengert.passes.prune import acts
 from wengert.passes.rewriting import Rewriter
 
 __all__ = ["order"]
@@ -19,7 +20,7 @@ def order(graph: Graph) -> Graph:
     last: dict[Value, int] = {}
     for node in reversed(graph.nodes):
         wanted = min((first[v] for v in node.results if v in first), default=-1)
-        fixed = getattr(node.op, "effect", False) or any(v in kept for v in node.results)
+        fixed = acts(node) or any(v in kept for v in node.results)
         if not fixed and wanted >= 0 and all(v in kept or last.get(v, -1) >= wanted for v in node.inputs):
             place[node] = wanted
         for value in node.inputs:

@@ -1,9 +1,16 @@
 """Nodes that nothing needs are left out."""
 
-from wengert.graph.ir import Graph
+from wengert.graph.ir import Graph, Node
 from wengert.passes.rewriting import Rewriter
 
-__all__ = ["prune"]
+__all__ = ["acts", "prune"]
+
+CHECKS = frozenset({"refuse_failures"})  # operators that are called for the errors they raise
+
+
+def acts(node: Node) -> bool:
+    """Whether a node does something, or raises an error, though nothing may need its results."""
+    return getattr(node.op, "effect", False) or node.op.name in CHECKS
 
 
 def prune(graph: Graph) -> Graph:
@@ -11,7 +18,7 @@ def prune(graph: Graph) -> Graph:
     needed = set(graph.results)
     kept = []
     for node in reversed(graph.nodes):
-        if getattr(node.op, "effect", False) or any(v in needed for v in node.results):
+        if acts(node) or any(v in needed for v in node.results):
             kept.append(node)
             needed.update(node.inputs)
     if len(kept) == len(graph.nodes) and needed.issuperset(graph.constants):
