@@ -17,6 +17,7 @@ cannot be captured must say so for one of the reasons in :mod:`tests.variants_re
 import functools
 import hashlib
 import re
+import time
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,14 +48,16 @@ Function = Callable[..., Any]
 
 @dataclass
 class Tally:
-    """What ran again: runs, programs that were captured in them, and functions that could not be."""
+    """What ran again: runs, programs that were captured in them, functions that could not be, and the time of the runs."""
 
     runs: int = 0
     programs: int = 0
     refusals: int = 0
+    seconds: float = 0.0
 
     def __str__(self) -> str:
-        return f"{self.runs} runs of tests with {self.programs} programs; {self.refusals} times a function was run as it is"
+        done = f"{self.runs} runs of tests with {self.programs} programs, in {self.seconds:.0f} s"
+        return f"{done}; {self.refusals} times a function was run as it is"
 
 
 def ways_of(item: pytest.Item, every: int) -> list[str]:
@@ -95,6 +98,7 @@ def run_again(item: pytest.Function, ways: list[str], tally: Tally) -> None:
         test(**arguments)
         for way in ways:
             tally.runs += 1
+            begun = time.perf_counter()
             try:
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(np.testing, "assert_array_equal", _nearly_equal)
@@ -102,6 +106,8 @@ def run_again(item: pytest.Function, ways: list[str], tally: Tally) -> None:
             except BaseException as error:
                 error.add_note(f"when it ran again with --compiled: {way}")
                 raise
+            finally:
+                tally.seconds += time.perf_counter() - begun
 
     item.obj = both
 

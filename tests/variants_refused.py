@@ -127,6 +127,10 @@ LEFT_OUT = [
         {"operators/test_linalg_factors.py::test_a_preconditioner_saves_steps"},
     ),
     (
+        "body calls functions", "it holds plain calls to declarations; compiled ones: tests/testing/test_opcheck_compiled.py",
+        {"operators/test_every_operator.py"},
+    ),
+    (
         "body calls functions", "it has no tensors: it reads settings, or starts processes that do",
         {"core/test_environment.py", "core/test_native.py"},
     ),

@@ -54,4 +54,5 @@ class Lent:
 
 
 def _checksum(array: Any) -> int:
-    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8)) if array.size else 0
+    flat: Any = np.ascontiguousarray(array).reshape(-1)
+    return zlib.crc32(flat.view(np.uint8)) if array.size else 0
