@@ -36,8 +36,8 @@ REPLAYED = frozenset({
     "conv_input", "conv_weight", "normalized", "normalized_backward", "fused_attention", "fused_attention_backward",
     "count_targets", "count_nonzero", "any", "all", "argmax", "argmin", "max_dim", "min_dim", "logsumexp", "max_pool",
     "avg_pool", "avg_pool_transpose", "pool_gather", "pool_scatter", "take_rows", "add_rows", "gather", "index_read",
-    "index_transpose", "scatter_add", "scatter_reduce", "scatter_write", "index_write", "place_along", "take", "cumsum",
-    "cumprod", "logcumsumexp", "cummax", "cummin", "sort", "argsort", "topk", "kthvalue", "searchsorted",
+    "bounded_index", "index_transpose", "scatter_add", "scatter_reduce", "scatter_write", "index_write", "place_along",
+    "take", "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "sort", "argsort", "topk", "kthvalue", "searchsorted",
     "linalg_vector_norm", "variance", "deviation", "adaptive_avg_pool", "adaptive_avg_pool_transpose", "adaptive_max_pool",
 })  # fmt: skip
 

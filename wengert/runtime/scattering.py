@@ -20,6 +20,7 @@ from wengert.core.tensor import from_array
 from wengert.kernels.scatter import identity
 from wengert.loops.scalar import make, select
 from wengert.loops.tracing import placeholder
+from wengert.operators.gather import check_bounds
 from wengert.runtime.calls import dtype_name, kernels, or_numpy, slots
 from wengert.runtime.checking import in_range
 from wengert.runtime.eager import kernel
@@ -194,6 +195,19 @@ def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -
         "gather", slots(given, positions, out, size, middle, inner, flag, 0), outer * middle, max(GRAIN // inner, 1)
     )
     return out if _all_inside(flag, complain) else NotImplemented
+
+
+@kernel("bounded_index")
+def bounded_index(index: Array, size: int, name: str, dim: int) -> Any:
+    """Return positions, which are checked at each call of a program."""
+    if current() is None or not index.size:
+        return NotImplemented
+    positions = _inside(index, size, lambda: check_bounds(name, index, dim, size))
+    if positions is None:
+        return NotImplemented
+    out = empty(index.shape, index.dtype)
+    assign(out, index)
+    return out
 
 
 # ---- combining

@@ -84,7 +84,7 @@ def _add_to(tensor: Any, holder: list[Any], create: bool) -> None:
     inside = type(given) is not np.ndarray and not isinstance(given._payload, np.ndarray)
     if captures is not None and not create and _is_writable(held):
         adopt("backward", held, ops.add(held, _as_tensor(holder.pop())))
-    elif _has_layout(given) and not create and _is_writable(held):
+    elif _has_layout(given) and not create and _is_writable(held) and type(held._payload) is np.ndarray:
         ops.add_(held, holder.pop())
     elif create or inside:
         g = holder.pop()
@@ -116,7 +116,7 @@ def _has_layout(g: Any) -> bool:
 
 def _is_writable(held: Any) -> bool:
     """Whether a gradient is there, and may be added to where it lies."""
-    if held is None or held._node is not None or not isinstance(held._payload, np.ndarray):
+    if held is None or held._node is not None or _has_layout(held):
         return False
     return bool(held._payload.flags.writeable) and not overlaps(held._payload)
 
