@@ -463,7 +463,8 @@ def test_spawned_workers() -> None:
 
 
 SCRIPT = """
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background of a shell ignores it
 import numpy as np
 import wengert as wg
 from wengert.data import DataLoader, Dataset
