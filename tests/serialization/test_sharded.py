@@ -96,7 +96,7 @@ def test_a_flipped_bit_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "file",
-    ["../x.safetensors", "a/../../x.safetensors", "/tmp/x.safetensors", "..\\x", "C:x", "a\0b", "..", "C:\\x"],
+    ["../x.safetensors", "a/../../x.safetensors", "/x.safetensors", "..\\x", "C:x", "a\0b", "..", "C:\\x"],
     ids=repr,
 )
 def test_files_outside_the_folder_are_refused(file: str, tmp_path: Path) -> None:
