@@ -264,8 +264,8 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
 
     Example:
         >>> import wengert as wg
-        >>> round(wg.nn.init.xavier_normal_(wg.empty(300, 200)).std().item(), 3)  # √(2 / 500)
-        0.063
+        >>> round(wg.nn.init.xavier_normal_(wg.empty(300, 500)).std().item(), 2)  # √(2 / 800)
+        0.05
     """
     return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans(tensor))), generator)
 
