@@ -11,12 +11,12 @@ from typing import Final
 
 from llvmlite import ir
 
-from wengert.codegen.lanes import BYTE, I64, POINTER, element_type
+from wengert.codegen.lanes import BYTE, I32, I64, POINTER, element_type
 from wengert.codegen.program import Code, Program, Word
 from wengert.codegen.target import host
 from wengert.loops.scalar import DTYPES, is_float
 
-__all__ = ["combine", "combine_rows", "first_outside", "gather", "take"]
+__all__ = ["combine", "combine_rows", "distinct_rows", "first_outside", "gather", "take"]
 
 _LANES: Final = 8  # positions that are compared at once
 _AHEAD: Final = 8  # rows that are fetched into the cache before they are needed
@@ -180,14 +180,14 @@ def combine_rows(reduce: str, dtype: str, scaled: bool = False) -> str:
     """Return LLVM IR of ``combine_rows``: ``out[o, positions[j], i]`` is combined with ``source[o, j, i]``.
 
     Over outer × parts of inner. Slots: out, positions, source, n, middle, inner, columns of a part, parts; and, if it is
-    ``scaled``, a factor of the elements of the source.
+    ``scaled``, where a factor of the elements of the source is.
     """
     code = Program("combine_rows").kernel("combine_rows")
     together = Combination(reduce, dtype)
     lanes = host().vector_bytes * 8 // max(DTYPES[dtype], 8)
     out, positions, source = (code.slot(n, POINTER) for n in range(3))
     size, middle, inner, share, parts = (code.slot(n) for n in range(3, 8))
-    factor = code.slot(8, together.kind) if scaled else None
+    factor = code.load(code.slot(8, POINTER), 0, together.kind) if scaled else None
     with code.loop(code.arguments[1], code.arguments[2]) as task:
         outer, start, stop = _part(code, task, parts, share, inner)
         table, filled = code.at(out, outer * size * inner, together.kind), start + (stop - start) // lanes * lanes
@@ -202,6 +202,40 @@ def combine_rows(reduce: str, dtype: str, scaled: bool = False) -> str:
                     if factor is not None:
                         new = new * (factor if width == 1 else code.spread(factor, width))
                     code.store(together(old, new), row, i)
+    code.give()
+    return str(code.builder.module)
+
+
+def distinct_rows() -> str:
+    """Return LLVM IR of ``distinct_rows``: which values an index holds, and which of them each of its elements is.
+
+    Values are numbered as they are met, from the last number down; the numbers that are left over stand for the first value
+    again. Where a value was given a number is remembered in a table without a start: what it says counts if the value
+    stands there (Briggs & Torczon, "An efficient representation for sparse sets", 1993).
+
+    Slots: index (i64), how many, the table (i32, one for each possible value), the values (i64), their numbers (i64).
+    """
+    code = Program("distinct_rows").kernel("distinct_rows")
+    index, table, values, numbers = (code.slot(n, POINTER) for n in (0, 2, 3, 4))
+    count = code.slot(1)
+    with code.loop(code.arguments[1], code.arguments[2]):
+        free = code.cell(count)
+        with code.loop(0, count) as j:
+            value = code.load(index, j, I64)
+            _fetch(code.at(table, code.load(index, code.smaller(j + _AHEAD, count - 1), I64), I32), write=True)
+            said = code.load(table, value, I32).to(I64)
+            number, new = code.cell(said), code.cell(code.i64(1))
+            with code.when((said - free.get()).below(count - free.get())):
+                new.set(code.load(values, said, I64).ne(value).to(I64))
+            with code.when(new.get().ne(0)):
+                free.set(free.get() - 1)
+                number.set(free.get())
+                code.store(value, values, free.get())
+                code.store(free.get().to(I32), table, value)
+            code.store(number.get(), numbers, j)
+        first = code.load(values, count - 1, I64)
+        with code.loop(0, free.get()) as j:
+            code.store(first, values, j)
     code.give()
     return str(code.builder.module)
 

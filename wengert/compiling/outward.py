@@ -26,6 +26,7 @@ from wengert.graph.evaluate import applied
 from wengert.graph.ir import Graph, Value
 from wengert.graph.refusals import NotCapturable
 from wengert.graph.storage import Storage, stand_in
+from wengert.sparse.payload import is_sparse
 from wengert.tape.api import grad
 from wengert.tape.function import Function
 from wengert.tape.modes import enable_grad
@@ -195,6 +196,10 @@ def outward(level: Capture, finder: Any, results: list[tuple[int, Any]]) -> Outw
         if roots:
             raise NotCapturable("it returns what requires the gradient of a tensor that it made itself")
         return None
+    if any(map(is_sparse, found.values())):
+        raise NotCapturable(
+            "the sparse gradient of a table would be found outside of it; compile the whole step, with backward()"
+        )
     given = [level.value_of(g) for g in cotangents]
     gradients = {node: level.value_of(g) for node, g in found.items()}
     second, kept = split(graph, first, given, list(gradients.values()))

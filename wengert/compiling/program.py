@@ -15,15 +15,21 @@ from wengert.compiling.decisions import Decision, Different, check_way, decide, 
 from wengert.compiling.looks import look_at
 from wengert.compiling.outward import Outward, outward
 from wengert.compiling.phases import Phases
-from wengert.compiling.results import Result, check_rate, returned_gradients, share_memory
+from wengert.compiling.results import (
+    Result,
+    SparseGradient,
+    result_of,
+    returned_gradients,
+    share_memory,
+    sparse_gradients,
+)
 from wengert.compiling.sources import Argument, Gradient, Guards, Held, Source, form_of
-from wengert.compiling.surroundings import PLAIN, Surroundings, is_lasting
+from wengert.compiling.surroundings import PLAIN, Surroundings
 from wengert.core.casting import afresh
 from wengert.core.interpret import entered
-from wengert.core.node import Leaf, OpNode, Output
 from wengert.core.place import here
 from wengert.core.state import thread
-from wengert.core.tensor import Tensor, alias, from_array, node_of, replay, version_of
+from wengert.core.tensor import Tensor, alias, from_array, replay, version_of
 from wengert.errors import TransformError
 from wengert.graph.capture import Capture
 from wengert.graph.control import let_run
@@ -32,7 +38,6 @@ from wengert.graph.evaluate import evaluate
 from wengert.graph.ir import Graph, Value
 from wengert.graph.outside import unseen
 from wengert.graph.refusals import NotCapturable, NotYet
-from wengert.graph.storage import Traced
 from wengert.passes.pipeline import optimise
 from wengert.runtime.ahead import Ahead, put_off
 from wengert.runtime.budget import Bounded, Budget, bounded
@@ -57,7 +62,8 @@ class Program:
         graph: what is computed. sources: of its inputs, in order (None for host inputs). guards: when it may be used.
         hosts: what Python does first; places: which inputs its numbers begin at; effects: what it does when the graph has
             run. results: of the function's tensors, and ``structure`` of what it returns.
-        writes, gradients: sources, and which of the graph's results becomes their memory, or their ``.grad``.
+        writes, gradients: sources, and which of the graph's results becomes their memory, or their ``.grad``. sparse: such
+            gradients that are sparse.
         first: whether the next run is that of the call it was captured for, whose decisions come out as they did, to rounding.
         run: computes the values from the arrays of the inputs. seconds: what the phases of making it took.
         budget: of memory, and bounded: what came of it. policy: how the nodes of the plan are scheduled.
@@ -74,6 +80,7 @@ class Program:
         self.structure: Any = None
         self.writes: list[tuple[Source, int]] = []
         self.gradients: list[tuple[Source, int | None]] = []
+        self.sparse: list[SparseGradient] = []
         self.run: Runner
         self.outward: Outward | None = None
         self.decisions: list[Decision] = []
@@ -102,7 +109,8 @@ class Program:
     @property
     def acts(self) -> bool:
         """Whether a call does more than to return something: it writes, steps, or draws random numbers."""
-        return bool(self.writes or self.gradients or self.hosts or self.effects or generators_of(self.graph))
+        written = self.writes or self.gradients or self.sparse
+        return bool(written or self.hosts or self.effects or generators_of(self.graph))
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Run on the leaves of a call's arguments, and return what the function returns."""
@@ -288,6 +296,8 @@ class Program:
                 cell.writes = note
         for source, given in self.gradients:
             source.tensor(leaves)._grad = None if given is None else from_array(found[given])
+        for gradient in self.sparse:
+            gradient.set(found, leaves)
         if self._single is not None:
             return from_array(found[self._single])
         made: dict[Result, Any] = {}
@@ -383,10 +393,11 @@ def _program(level: Capture, leaves: Sequence[Any], returned: Any) -> Program:
     found, program.structure = tree.flatten(returned)
     graph = level.graph
     gradients = list(level.gradients())
+    program.sparse = sparse_gradients(level, finder.source, gradients)
     made = returned_gradients(finder.source, gradients, found)
     for leaf in found:
         if id(leaf) not in made:
-            made[id(leaf)] = _result(level, finder, leaf)
+            made[id(leaf)] = result_of(level, finder.source, leaf)
     share_memory(found, made)
     program.results = [made[id(leaf)] for leaf in found]
     for result in made.values():
@@ -463,33 +474,6 @@ class _Finder:
         if id(tensor) in self._gradients:
             return Gradient(self.source(self._gradients[id(tensor)]))
         return Held(tensor)
-
-
-def _result(level: Capture, finder: _Finder, leaf: Any) -> Result:
-    if not isinstance(leaf, Tensor):
-        if not is_lasting(leaf):
-            raise NotCapturable(f"it returns a {type(leaf).__name__}, which each call would have to make anew")
-        check_rate(level, leaf)
-        return Result("same", leaf)
-    held = leaf._payload
-    if not isinstance(held, Traced):
-        return Result("value", level.value_of(leaf)) if level.known(held) else Result("source", finder.source(leaf))
-    source = held.storage.source
-    if source is not None and level.is_adopted(leaf):
-        return Result("source", finder.source(leaf))
-    node = node_of(leaf)
-    if source is None or isinstance(node, Leaf) or not _is_of_views(node, level):
-        return Result("value", level.value_of(leaf))
-    return Result("source", finder.source(source), held.chain, detached=node is None)
-
-
-def _is_of_views(node: Any, level: Capture) -> bool:
-    """Whether a history, up to tensors from outside, is what taking views anew would record."""
-    while node is not None and node not in level.entries:
-        if node.extra is not None or not (isinstance(node, Output) or (isinstance(node, OpNode) and node.op.view)):
-            return False
-        node = node.inputs[0]
-    return True
 
 
 def _check_overlaps(level: Capture, finder: _Finder) -> None:

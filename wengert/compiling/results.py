@@ -6,11 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from wengert.core.tensor import Tensor, node_of
+from wengert.compiling.surroundings import is_lasting
+from wengert.core.node import Leaf, OpNode, Output
+from wengert.core.tensor import Tensor, from_array, node_of
 from wengert.graph.refusals import NotCapturable
 from wengert.graph.storage import Traced
+from wengert.sparse.captured import index_of
+from wengert.sparse.pattern import Coo
+from wengert.sparse.payload import Sparse, is_sparse
 
-__all__ = ["Result", "check_rate", "returned_gradients", "share_memory"]
+__all__ = ["Result", "SparseGradient", "result_of", "returned_gradients", "share_memory", "sparse_gradients"]
 
 
 class Result:
@@ -27,6 +32,78 @@ class Result:
 
     def __init__(self, kind: str, item: Any, chain: tuple[Any, ...] = (), detached: bool = False) -> None:
         self.kind, self.item, self.chain, self.detached = kind, item, chain, detached
+
+
+def result_of(level: Any, source: Callable[[Any], Any], leaf: Any) -> Result:
+    """Return what becomes of a tensor, or another object, that the function returns.
+
+    Args:
+        source: says where a tensor from outside comes from.
+
+    Raises:
+        NotCapturable: for what each call would have to make anew.
+    """
+    if not isinstance(leaf, Tensor):
+        if not is_lasting(leaf):
+            raise NotCapturable(f"it returns a {type(leaf).__name__}, which each call would have to make anew")
+        _check_rate(level, leaf)
+        return Result("same", leaf)
+    held = leaf._payload
+    if index_of(leaf) is not None:
+        raise NotCapturable("it returns a sparse tensor that it makes")
+    if not isinstance(held, Traced):
+        return Result("value", level.value_of(leaf)) if level.known(held) else Result("source", source(leaf))
+    outer = held.storage.source
+    if outer is not None and level.is_adopted(leaf):
+        return Result("source", source(leaf))
+    node = node_of(leaf)
+    if outer is None or isinstance(node, Leaf) or not _is_of_views(node, level):
+        return Result("value", level.value_of(leaf))
+    return Result("source", source(outer), held.chain, detached=node is None)
+
+
+def _is_of_views(node: Any, level: Any) -> bool:
+    """Whether a history, up to tensors from outside, is what taking views anew would record."""
+    while node is not None and node not in level.entries:
+        if node.extra is not None or not (isinstance(node, Output) or (isinstance(node, OpNode) and node.op.view)):
+            return False
+        node = node.inputs[0]
+    return True
+
+
+class SparseGradient:
+    """A new ``.grad`` of rows that were looked up in a table.
+
+    Attributes:
+        source: the table. at: which result of the graph says where the rows are; the next one is the rows. shape: of the table.
+    """
+
+    __slots__ = ("at", "shape", "source")
+
+    def __init__(self, source: Any, at: int, shape: tuple[int, ...]) -> None:
+        self.source, self.at, self.shape = source, at, shape
+
+    def set(self, found: Sequence[Any], leaves: Sequence[Any]) -> None:
+        """Let the table have it, as found in a call."""
+        pattern = Coo(found[self.at][np.newaxis], self.shape)
+        self.source.tensor(leaves)._grad = from_array(Sparse(pattern, from_array(found[self.at + 1])))
+
+
+def sparse_gradients(
+    level: Any, source: Callable[[Any], Any], gradients: list[tuple[Any, Any]]
+) -> list[SparseGradient]:
+    """Take new gradients that are sparse out of a list, let the graph return their parts, and say where these are."""
+    found, outputs = [], level.graph.outputs
+    for tensor, grad in [(t, g) for t, g in gradients if g is not None and is_sparse(g)]:
+        index = index_of(grad)
+        if index is None or node_of(grad) is not None:
+            raise NotCapturable(
+                "it makes a sparse tensor the .grad of another, and that is no gradient of rows it looked up"
+            )
+        found.append(SparseGradient(source(tensor), len(outputs), tuple(grad.shape)))
+        outputs += [level.value_of(index), level.value_of(grad._payload.entries)]
+    gradients[:] = [(t, g) for t, g in gradients if g is None or not is_sparse(g)]
+    return found
 
 
 def returned_gradients(
@@ -56,7 +133,7 @@ def _is_whole(tensor: Any) -> bool:
     return isinstance(held, Traced) and not held.chain and held.storage.source is None and node_of(tensor) is None
 
 
-def check_rate(level: Any, value: Any) -> None:
+def _check_rate(level: Any, value: Any) -> None:
     """Refuse to return an option of an optimiser whose scheduler is stepped: that is done when the program has run.
 
     Raises:

@@ -25,6 +25,7 @@ class Snapshot:
     def __init__(self, program: Any, leaves: Sequence[Any]) -> None:
         self._containers: dict[int, tuple[Any, Any]] = {}
         sources = [*program.sources, *(s for s, _ in (*program.writes, *program.gradients, *program.guards.grads))]
+        sources += [gradient.source for gradient in program.sparse]
         self._of = {id(source): source.tensor(leaves) for source in sources if source is not None}
         known = [*self._of.values(), *(leaf for leaf in leaves if isinstance(leaf, Tensor))]
         known += self._found_in([*(host.do for host in program.hosts), *program.effects])
@@ -80,11 +81,12 @@ class _State:
     """What a tensor was.
 
     Attributes:
-        content: a copy of its array. grad: its ``.grad``.
+        content: a copy of its array; None for a sparse one, which a write gives other entries. grad: its ``.grad``.
     """
 
     def __init__(self, tensor: Any) -> None:
-        self._tensor, self._payload, self.content = tensor, tensor._payload, np.array(tensor._payload)
+        self._tensor, self._payload = tensor, tensor._payload
+        self.content = np.array(self._payload) if type(self._payload) is np.ndarray else None
         self._node, self._view, self.grad = tensor._node, tensor._view, tensor._grad
         self._cell = None if tensor.is_inference() else version_of(tensor)
         self._version: tuple[Any, ...] = () if self._cell is None else (self._cell.count, self._cell.writes)
@@ -93,7 +95,7 @@ class _State:
         """Put it back."""
         tensor, payload = self._tensor, self._payload
         tensor._payload, tensor._node, tensor._view, tensor._grad = payload, self._node, self._view, self.grad
-        if not equal(payload, self.content):
+        if self.content is not None and not equal(payload, self.content):
             payload[...] = self.content
         if self._cell is not None:
             self._cell.count, self._cell.writes = self._version

@@ -234,6 +234,8 @@ class _Saving:
             raise GraphError(
                 f"{name} calls Python at each call (for an optimiser or a scheduler), which no file can hold"
             )
+        if program.sparse:
+            raise GraphError(f"{name} makes sparse gradients, which no file of a program can hold")
         content = packed(program.graph)
         told = {
             "name": name,

@@ -22,6 +22,7 @@ from wengert.compiling.surroundings import PLAIN
 from wengert.core.tensor import Tensor, from_array, replay
 from wengert.errors import VerifyError
 from wengert.runtime.plan import Plan
+from wengert.sparse.payload import is_sparse
 from wengert.tape.api import grad
 
 __all__ = ["verified"]
@@ -108,7 +109,8 @@ class _Outcome:
         """Yield tensors that the function has written, or whose ``.grad`` it has set, and the program has not."""
         program, before = self.program, self.before
         written = [before.of(source)._payload for source, _ in program.writes]
-        granted = {id(before.of(source)) for source, _ in program.gradients}
+        given = [*(source for source, _ in program.gradients), *(gradient.source for gradient in program.sparse)]
+        granted = {id(before.of(source)) for source in given}
         held = [before.of(source) for source in program.sources if isinstance(source, Held)]
         for tensor in [*held, *(leaf for leaf in self.leaves if isinstance(leaf, Tensor))]:
             form, state = f"{tensor.dtype.name}{list(tensor.shape)}", before.state(tensor)
@@ -134,6 +136,13 @@ class _Outcome:
                 yield from _compared(f".grad of {source!r}", found[at], own, self.relative[at], at, allowed)
             elif own is not None:
                 yield Difference(f".grad of {source!r} is None after the program, and not after the function")
+        for gradient in self.program.sparse:
+            own, at, what = self.before.of(gradient.source)._grad, gradient.at, f".grad of {gradient.source!r}"
+            if own is None or not is_sparse(own) or not np.array_equal(own._payload.pattern.coo.keys, found[at]):
+                yield Difference(f"{what} has other rows after the program than after the function")
+            else:
+                values = own._payload.entries
+                yield from _compared(what, found[at + 1], values, self.relative[at + 1], at + 1, allowed)
 
 
 def _compared(

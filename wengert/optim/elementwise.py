@@ -18,8 +18,9 @@ from wengert.core.state import thread
 from wengert.core.tensor import Tensor, raw, version_of
 from wengert.optim.optimizer import Group, Optimizer, refuse_unsupported
 from wengert.settings import get_default_dtype
+from wengert.sparse.captured import index_of
 from wengert.sparse.payload import is_sparse
-from wengert.sparse.rows import distinct, put_into, rows_of
+from wengert.sparse.rows import CapturedRows, distinct, put_into, rows_of
 
 __all__ = ["Elementwise", "check_pair", "check_range", "number"]
 
@@ -162,8 +163,12 @@ class Elementwise(Optimizer):
             captures.touched(param)
             if param.grad is None:
                 continue
-            if is_sparse(param.grad):
-                captures.refuse(f"{type(self).__name__}.step() with a sparse gradient")
+            if is_sparse(param.grad) or not self.takes_dense:
+                self._check_layout(param.grad, group)
+                if index_of(param.grad) is None:
+                    captures.refuse(
+                        f"{type(self).__name__}.step() with a sparse gradient that the program did not make"
+                    )
             state = self.state[param]
             if not state and (names or self.counts):
                 captures.postpone(f"{type(self).__name__} makes its state in the first step")
@@ -178,7 +183,7 @@ class Elementwise(Optimizer):
             source = _Numbers(self, group, members[0][1], counters)
             if len(counters) > 1:
                 captures.guard(source.alike)
-            numbers = captures.host(source, _real_dtype(dtype.numpy))
+            numbers = captures.hosted(source, _real_dtype(dtype.numpy))
             scalars = [(state[name], _Moved(source, name)) for _, state in members for name in self._own_scalars(state)]
             moved = [captures.hosted(after, scalar.dtype.numpy)[0] for scalar, after in scalars]
             for (scalar, _), after in zip(scalars, moved, strict=True):
@@ -186,7 +191,21 @@ class Elementwise(Optimizer):
             for param, state in members:
                 if self.counts:
                     ops.add_(state["step"], 1)
-                entered([param, param.grad, *(state[m] for m in names)], numbers)
+                if is_sparse(param.grad):
+                    self.enter_rows(captures, entered, param, state, group, numbers)
+                else:
+                    tensors = [param, param.grad, *(state[m] for m in names)]
+                    entered(tensors, [captures.value_of(number) for number in numbers])
+
+    def enter_rows(
+        self, captures: Any, entered: Formula, param: Tensor, state: dict[str, Any], group: Group, numbers: list[Tensor]
+    ) -> None:
+        """Enter :meth:`update_rows` in a program that is being captured."""
+        found, held = CapturedRows(param.grad), [param, *(state[m] for m in self.moments(group))]
+        first, *moments = changed = [found.of(tensor) for tensor in held]
+        entered([first, found.values, *moments], [captures.value_of(number) for number in numbers])
+        for tensor, rows in zip(held, changed, strict=True):
+            found.put(f"{type(self).__name__}.step", tensor, rows)
 
     def _own_scalars(self, state: dict[str, Any]) -> list[str]:
         """The names of the numbers in a state that :meth:`numbers` moves on."""

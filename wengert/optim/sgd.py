@@ -8,7 +8,7 @@ from wengert.core.tensor import Tensor, raw
 from wengert.optim.elementwise import Array, Elementwise, check_range, number
 from wengert.optim.optimizer import Group
 from wengert.sparse.payload import is_sparse
-from wengert.sparse.rows import add_into
+from wengert.sparse.rows import add_into, increase
 
 __all__ = ["ASGD", "SGD"]
 
@@ -74,6 +74,16 @@ class SGD(Elementwise):
             if group["nesterov"]:
                 step = grad + step * momentum
         add_into(param, step, rate if group["maximize"] else -rate)
+
+    def enter_rows(
+        self, captures: Any, entered: Callable[..., None], param: Tensor, state: dict[str, Any], group: Group,
+        numbers: list[Tensor],
+    ) -> None:  # fmt: skip
+        """Enter the same in a program. The velocity would have more rows at each step, so that a program has none."""
+        if group["momentum"]:
+            captures.refuse("momentum of SGD with sparse gradients")
+        rate = numbers[2]
+        increase("SGD.step", param, param.grad, rate if group["maximize"] else ops.neg(rate))
 
     def numbers(self, group: Group, state: dict[str, Any], step: float) -> tuple[float, ...]:
         """The rate, the momentum, and the weight of the gradient."""

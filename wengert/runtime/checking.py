@@ -11,7 +11,7 @@ from wengert.runtime.pointwise import computed
 from wengert.runtime.recording import at_each_call, current
 from wengert.runtime.reduction import reduce
 
-__all__ = ["in_range"]
+__all__ = ["in_range", "known_inside"]
 
 
 def in_range(index: Any, size: int, ignored: int | None, complain: Callable[[], Any]) -> None:
@@ -47,3 +47,11 @@ def in_range(index: Any, size: int, ignored: int | None, complain: Callable[[], 
         at_each_call(complain)
     else:
         mine.require(found[0], complain)
+
+
+def known_inside(index: Any, size: int) -> None:
+    """Take note, while kernels are recorded, that every element of an array that they fill lies in 0 ≤ x < ``size``."""
+    mine = current()
+    if mine is not None:
+        mine.checked.add((id(index), size, None))
+        mine.kept.append(index)

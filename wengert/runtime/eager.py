@@ -20,6 +20,7 @@ __all__ = ["install", "kernel"]
 # The modules that declare kernels of operators.
 KERNELS = (
     "attention", "convolution", "normalized", "pooling", "products", "reduction", "rows", "scanning", "scattering", "sorting",
+    "table_rows",
 )  # fmt: skip
 TABLE = 1024  # how many rules, and how many formulas, are remembered
 Kernel = Callable[..., Any]

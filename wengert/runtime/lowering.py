@@ -21,6 +21,7 @@ from wengert.loops.tracing import Untraceable, name_of, placeholder
 from wengert.runtime import eager
 from wengert.runtime.contraction import matmul
 from wengert.runtime.drawing import draw
+from wengert.runtime.launch import pointer
 from wengert.runtime.moves import MOVES
 from wengert.runtime.pointwise import expression
 from wengert.runtime.recording import Check, Recording, ascontiguous, paused, reshaped
@@ -39,6 +40,7 @@ REPLAYED = frozenset({
     "bounded_index", "index_transpose", "scatter_add", "scatter_reduce", "scatter_write", "index_write", "place_along",
     "take", "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "sort", "argsort", "topk", "kthvalue", "searchsorted",
     "linalg_vector_norm", "variance", "deviation", "adaptive_avg_pool", "adaptive_avg_pool_transpose", "adaptive_max_pool",
+    "distinct_rows", "increase_rows", "put_rows",
 })  # fmt: skip
 
 Arrays = Callable[[Value], Any]
@@ -282,7 +284,7 @@ def _replayed(op: Op, node: Node, arrays: Arrays, outs: Sequence[Any], recording
             recording.back(before)
             results = _attempt(op, [_dense(a) for a in arguments] if given is None else given, (), recording)
         if results is not None:
-            return [_settled(r, out, recording) for r, out in zip(results, outs, strict=True)]
+            return [_settled(r, out, arguments, recording) for r, out in zip(results, outs, strict=True)]
         recording.back(before)
     return None
 
@@ -358,8 +360,10 @@ def _lies_in(result: Any, recording: Recording) -> bool:
     return isinstance(result, np.ndarray) and (not result.flags.writeable or not result.size)
 
 
-def _settled(result: Any, out: Any, recording: Recording) -> Any:
-    """Return a result where others may read it; what lies in scratch is copied."""
+def _settled(result: Any, out: Any, arguments: Sequence[Any], recording: Recording) -> Any:
+    """Return a result where others may read it; what lies in scratch is copied. In place of an argument it is that."""
+    if any(out is argument for argument in arguments) and pointer(result) == pointer(out):
+        return out
     if np.may_share_memory(result, out) or not result.size:
         return result
     copied(result, out, recording)

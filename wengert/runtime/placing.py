@@ -14,6 +14,7 @@ from wengert.runtime.arena import ALIGNMENT
 __all__ = ["LARGE", "handed_out", "in_place", "replaces", "reserved"]
 
 LARGE: Final = 1 << 16  # bytes: less is copied sooner than addresses are changed
+OVER: Final = frozenset({"increase_rows", "put_rows"})  # operators that change some rows of their first argument
 
 
 def in_place(graph: Graph, bound: Sequence[Any]) -> dict[Value, Any]:
@@ -33,7 +34,7 @@ def in_place(graph: Graph, bound: Sequence[Any]) -> dict[Value, Any]:
         if (
             maker is not None and value in made and value not in found and target not in outputs
             and target not in aliased and last.get(target, -1) <= made[value]
-            and array is not None and array.flags.carray and _is_elementwise(maker.op)
+            and array is not None and array.flags.carray and (_is_elementwise(maker.op) or _is_over(maker, target))
             and (not _is_formulas(maker.op) or _readers(maker, readers)[target] <= 1)
         ):  # fmt: skip
             found[value] = array
@@ -69,6 +70,11 @@ def replaces(node: Node) -> bool:
 def _aliased(graph: Graph) -> set[Value]:
     """Return the inputs that some view looks at: they may be read through it later."""
     return {node.inputs[0] for node in graph.nodes if getattr(node.op, "view", False) and node.inputs}
+
+
+def _is_over(node: Node, target: Value) -> bool:
+    """Whether a node changes rows of an input, and reads it as nothing else."""
+    return getattr(node.op, "name", "") in OVER and node.arguments[0] is target and node.inputs.count(target) == 1
 
 
 def _is_formulas(op: Any) -> bool:

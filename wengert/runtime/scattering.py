@@ -22,7 +22,7 @@ from wengert.loops.scalar import make, select
 from wengert.loops.tracing import placeholder
 from wengert.operators.gather import check_bounds
 from wengert.runtime.calls import dtype_name, kernels, or_numpy, slots
-from wengert.runtime.checking import in_range
+from wengert.runtime.checking import in_range, known_inside
 from wengert.runtime.eager import kernel
 from wengert.runtime.pointwise import computed
 from wengert.runtime.pool import empty, zeros
@@ -31,8 +31,8 @@ from wengert.runtime.threads import get_num_threads
 from wengert.tape.modes import no_grad
 
 __all__ = [
-    "add_into", "add_rows", "first_outside", "gather", "index_add", "index_read", "index_transpose", "index_write",
-    "place_along", "put_into", "scatter_add", "scatter_reduce", "scatter_write", "take", "take_rows",
+    "add_rows", "columns_of_parts", "first_outside", "gather", "index_add", "index_read", "index_transpose", "index_write",
+    "inside", "place_along", "scatter_add", "scatter_reduce", "scatter_write", "take", "take_rows",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -65,7 +65,7 @@ def first_outside(positions: Array, size: int) -> int | None:
     return int(found[0]) if found.size else None
 
 
-def _inside(index: Array, size: int, complain: Complaint, *, negative: bool = False) -> Array | None:
+def inside(index: Array, size: int, complain: Complaint, *, negative: bool = False) -> Array | None:
     """Return an index as contiguous int64 in [0, size), or None if it is not inside."""
     if index.dtype.kind != "i" and index.dtype.name not in _SHORT:
         return None
@@ -202,18 +202,19 @@ def bounded_index(index: Array, size: int, name: str, dim: int) -> Any:
     """Return positions, which are checked at each call of a program."""
     if current() is None or not index.size:
         return NotImplemented
-    positions = _inside(index, size, lambda: check_bounds(name, index, dim, size))
+    positions = inside(index, size, lambda: check_bounds(name, index, dim, size))
     if positions is None:
         return NotImplemented
     out = empty(index.shape, index.dtype)
     assign(out, index)
+    known_inside(out, size)
     return out
 
 
 # ---- combining
 
 
-def _parts(inner: int, itemsize: int) -> tuple[int, int]:
+def columns_of_parts(inner: int, itemsize: int) -> tuple[int, int]:
     """Return into how many parts to divide the columns, and the columns of a part: whole cache lines."""
     line = max(LINE // itemsize, 1)
     share = max(-(-inner // get_num_threads()), 1)
@@ -231,51 +232,17 @@ def _combine_rows(reduce: str, out: Array, dim: int, positions: Array, source: A
     if out.dtype.kind == "c":
         out, source = _reals(out), _reals(source)
     outer, size, inner = _sides(out.shape, dim)
-    parts, share = _parts(inner, out.itemsize)
+    parts, share = columns_of_parts(inner, out.itemsize)
     found = kernels("combine_rows", scattering.combine_rows, reduce, dtype_name(out.dtype))
     arguments = slots(out, positions, source, size, positions.size, inner, share, parts)
     found.run("combine_rows", arguments, outer * parts, max(GRAIN // (positions.size * share), 1))
-
-
-@kernel("add_into")
-@or_numpy
-def add_into(table: Array, rows: Array, source: Array, factor: float) -> Any:
-    """Add ``factor`` times the rows of ``source`` to those of a table, in its memory, at positions that are inside of it."""
-    if not _written(table, rows, source):
-        return NotImplemented
-    found = kernels("combine_rows", scattering.combine_rows, "sum", dtype_name(table.dtype), True)
-    scale = np.array(factor, table.dtype).view(f"i{table.itemsize}").item()
-    return _into(table, rows, source, found, scale)
-
-
-@kernel("put_into")
-@or_numpy
-def put_into(table: Array, rows: Array, source: Array) -> Any:
-    """Write the rows of ``source`` into a table, in its memory, at positions that are inside of it."""
-    if not _written(table, rows, source):
-        return NotImplemented
-    return _into(table, rows, source, kernels("combine_rows", scattering.combine_rows, "set", dtype_name(table.dtype)))
-
-
-def _written(table: Array, rows: Array, source: Array) -> bool:
-    """Return whether kernels can write into rows of a table."""
-    fit = rows.dtype == np.int64 and table.dtype == source.dtype and table.dtype in (np.float32, np.float64)
-    return fit and all(a.flags.c_contiguous for a in (table, rows, source)) and current() is None
-
-
-def _into(table: Array, rows: Array, source: Array, found: Any, *scale: int) -> Array:
-    size, inner = table.shape
-    parts, share = _parts(inner, table.itemsize)
-    arguments = slots(table, rows, source, size, rows.size, inner, share, parts, *scale)
-    found.run("combine_rows", arguments, parts, max(GRAIN // (rows.size * share), 1))
-    return table
 
 
 def _combine(reduce: str, out: Array, dim: int, positions: Array, source: Array) -> None:
     """Combine elements of ``source`` with those of ``out``, a contiguous array, that positions name along ``dim``."""
     outer, size, inner = _sides(out.shape, dim)
     middle = positions.shape[dim]
-    parts, share = _parts(inner, out.itemsize)
+    parts, share = columns_of_parts(inner, out.itemsize)
     found = kernels("combine", scattering.combine, reduce, dtype_name(out.dtype), inner == 1)
     arguments = slots(out, positions, source, size, middle, inner, share, parts)
     found.run("combine", arguments, outer * parts, max(GRAIN // (middle * share), 1))
@@ -315,7 +282,7 @@ def index_add(x: Array, dim: int, index: Array, src: Array) -> Any:
     expected = (*x.shape[:dim], index.size, *x.shape[dim + 1 :])
     if wide is None or _few(src.size) or index.ndim != 1 or src.shape != expected or src.dtype != x.dtype:
         return NotImplemented
-    positions = _inside(index, x.shape[dim], _complaint("index_add", x, dim, index, src))
+    positions = inside(index, x.shape[dim], _complaint("index_add", x, dim, index, src))
     if positions is None:
         return NotImplemented
     out = _fresh(x, wide)
@@ -347,7 +314,7 @@ def _added(
     wide = _wide(slices.dtype)
     if wide is None or _few(slices.size):
         return NotImplemented
-    positions = _inside(index, shape[dim], complain, negative=negative)
+    positions = inside(index, shape[dim], complain, negative=negative)
     if positions is None:
         return NotImplemented
     out = _zeros(shape, wide)
@@ -398,7 +365,7 @@ def index_write(input: Array, value: Any, indices: Sequence[Array], dims: Sequen
     if wide is None or others or value.dtype != input.dtype or _few(index.size) or (accumulate and wide.kind == "b"):
         return NotImplemented
     complain = _complaint("index_write", input, value, indices, dims, accumulate)
-    positions = _inside(index, input.shape[dim], complain, negative=True)
+    positions = inside(index, input.shape[dim], complain, negative=True)
     if positions is None:
         return NotImplemented
     source = np.broadcast_to(value, (*input.shape[:dim], *index.shape, *input.shape[dim + 1 :]))
@@ -423,7 +390,7 @@ def _scattered(
         return NotImplemented
     if reduce == "mean" and current() is not None:
         return NotImplemented
-    positions = _inside(index, x.shape[dim], complain)
+    positions = inside(index, x.shape[dim], complain)
     if positions is None:
         return NotImplemented
     source = ascontiguous(src[tuple(slice(n) for n in index.shape)], wide)

@@ -48,6 +48,8 @@ def coo_of(name: str, tensor: Any) -> Coo:
         SparseError: for any other.
     """
     pattern = tensor._payload.pattern if is_sparse(tensor) else None
+    if pattern is not None and pattern.captured:
+        return pattern.coo
     if not isinstance(pattern, Coo):
         found = strided if pattern is None else pattern.layout
         raise SparseError(f"{name}() is for wengert.sparse_coo tensors, this one is {found}; use .to_sparse()")

@@ -48,9 +48,10 @@ class Pattern:
     Attributes:
         shape: of the tensor. sparse_dim: how many of its dimensions, the first ones, are indexed; the rest of each entry is
             dense. count: how many entries there are. layout: what it is called. coalesced: whether positions are known to rise,
-            each occurring once.
+            each occurring once. captured: whether they are known only when a program runs, which is being captured.
     """
 
+    captured = False
     layout: layout
     before_size = ",\n       "  # what stands before the size when a tensor is printed
     shape: tuple[int, ...]

@@ -21,9 +21,10 @@ from wengert.core.tensor import Tensor, alias, from_array, version_of
 from wengert.errors import SparseError
 from wengert.sparse.pattern import Pattern
 
-__all__ = ["RULES", "SPARSE", "Sparse", "apply", "entries", "is_sparse", "made", "read", "refuse_dense"]
+__all__ = ["CAPTURED", "RULES", "SPARSE", "Sparse", "apply", "entries", "is_sparse", "made", "read", "refuse_dense"]
 
 RULES: dict[str, Callable[..., Any]] = {}  # what operators mean for sparse tensors, by name
+CAPTURED: dict[str, Callable[..., Any]] = {}  # what they mean while a program is captured
 
 
 class Sparse(Payload):
@@ -92,11 +93,11 @@ class Sparseness(Layout):
             SparseError: if it has no meaning for them.
         """
         captures = thread.state.captures
-        if captures is not None:
-            captures.refuse("an operator on a sparse tensor")
-        rule = RULES.get(op.name)
+        rule = (RULES if captures is None else CAPTURED).get(op.name)
         found = NotImplemented if rule is None else rule(*values)
         if found is NotImplemented:
+            if captures is not None:
+                captures.refuse(f"{op.name}() of a sparse tensor")
             raise SparseError(f"{op.name}() has no meaning for these sparse tensors; use .to_dense(): {op.signature}")
         return found
 
@@ -137,13 +138,17 @@ def refuse_dense(name: str, *tensors: Any) -> None:
             )
 
 
-def apply(op: Op, *values: Any) -> Any:
-    """Run and record an operator that takes or gives sparse tensors."""
+def apply(op: Op, *values: Any, captured: bool = False) -> Any:
+    """Run and record an operator that takes or gives sparse tensors.
+
+    Args:
+        captured: whether it has a meaning in a program that is captured.
+    """
     state = thread.state
-    if state.captures is not None:
+    if state.captures is not None and not captured:
         state.captures.refuse(f"{op.name}(), which makes sparse tensors,")
     level = highest(v for v in values if isinstance(v, Tensor))
-    if level is not None and not isinstance(level, Layout):
+    if level is not None and level is not state.captures and not isinstance(level, Layout):
         raise level.error(f"{op.name}(): sparse tensors cannot be used inside {level.title}; use dense ones there")
     result = op.kernel(*values)
     if state.grad:
@@ -180,7 +185,7 @@ ENTRIES = _linear(
 
 def made(values: Any, pattern: Pattern) -> Any:
     """Return the sparse tensor with entries ``values``, (count, *dense dimensions), in a pattern; it shares their memory."""
-    return apply(MADE, values, pattern)
+    return apply(MADE, values, pattern, captured=pattern.captured)
 
 
 def entries(tensor: Any) -> Any:

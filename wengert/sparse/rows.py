@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.dtype import int64
 from wengert.core.arguments import Anything
+from wengert.core.inplace import adopt
 from wengert.core.interpret import has_history
 from wengert.core.native import native
 from wengert.core.operator import Op, Spec
@@ -13,11 +15,12 @@ from wengert.core.registry import operators, ops
 from wengert.core.state import thread
 from wengert.core.tensor import alias, from_array, raw
 from wengert.kernels import scatter
+from wengert.sparse.captured import LookedUp, index_of
 from wengert.sparse.convert import coalesce
-from wengert.sparse.pattern import Coo
+from wengert.sparse.pattern import Coo, grouped
 from wengert.sparse.payload import apply, is_sparse, made
 
-__all__ = ["add_into", "distinct", "looked_up", "put_into", "rows_of"]
+__all__ = ["CapturedRows", "add_into", "distinct", "increase", "looked_up", "put_into", "rows_of"]
 
 
 class Lookup:
@@ -27,19 +30,35 @@ class Lookup:
 
     def __init__(self, index: Any, shape: tuple[int, ...], padding: int | None) -> None:
         flat = index.astype(np.int64).reshape(-1)
-        self.index, self.kept = index, None if padding is None else np.flatnonzero(flat != padding)
-        self.pattern = Coo((flat if self.kept is None else flat[self.kept])[np.newaxis], shape)
+        self.kept = None if padding is None else from_array(np.flatnonzero(flat != padding))
+        self.index = from_array(index)
+        self.pattern: Any = Coo((flat if padding is None else flat[flat != padding])[np.newaxis], shape)
+
+
+class CapturedLookup:
+    """A lookup in a program that is captured."""
+
+    __slots__ = ("index", "kept", "pattern")
+
+    def __init__(self, index: Any, shape: tuple[int, ...], padding: int | None) -> None:
+        if padding is not None:
+            thread.state.captures.refuse(
+                "padding_idx of a sparse embedding, which decides how many rows a gradient has,"
+            )
+        self.index, self.kept = alias(index), None
+        flat = ops.reshape(ops.cast(index, int64), (-1,))
+        self.pattern = LookedUp(ops.bounded_index(flat, shape[0], "embedding", 0), shape)
 
 
 def _rows(weight: Anything, lookup: Any) -> Any:
     """Return the rows of a table."""
-    return ops.take_rows(alias(weight), from_array(lookup.index))
+    return ops.take_rows(alias(weight), lookup.index)
 
 
 def _gradient(g: Any, lookup: Any) -> Any:
-    shape = (lookup.index.size, *lookup.pattern.dense_shape)
+    shape = (lookup.index.numel(), *lookup.pattern.dense_shape)
     rows = g if g._payload.shape == shape else ops.reshape(g, shape)
-    return made(rows if lookup.kept is None else ops.take_rows(rows, from_array(lookup.kept)), lookup.pattern)
+    return made(rows if lookup.kept is None else ops.take_rows(rows, lookup.kept), lookup.pattern)
 
 
 LOOKUP = Op(
@@ -52,7 +71,11 @@ def looked_up(weight: Any, index: Any, padding: int | None) -> Any:
     """Return the rows of a table at ``index``; the gradient of the table is a COO tensor of them, without ``padding``."""
     if not thread.state.grad or not has_history(weight):
         return ops.take_rows(weight, index)
-    return apply(LOOKUP, weight, Lookup(raw(index, "embedding(sparse=True)"), tuple(weight.shape), padding))
+    shape, captures = tuple(weight.shape), thread.state.captures
+    if captures is None:
+        return apply(LOOKUP, weight, Lookup(raw(index, "embedding(sparse=True)"), shape, padding))
+    captures.lift_all((weight,))
+    return apply(LOOKUP, weight, CapturedLookup(index, shape, padding), captured=True)
 
 
 looked_up.op = LOOKUP  # type: ignore[attr-defined] # what says that it is not public
@@ -80,7 +103,7 @@ def rows_of(array: Any, keys: Any) -> Any:
 
 def put_into(table: Any, keys: Any, rows: Any) -> None:
     """Write rows into the memory of a matrix, each at another place."""
-    if rows.size < native.smallest or native.run(PUT_INTO, (table, keys, rows)) is NotImplemented:
+    if rows.size < native.smallest or native.run(PUT_ROWS, (table, keys, rows)) is NotImplemented:
         table[keys] = rows
 
 
@@ -94,33 +117,88 @@ def add_into(dense: Any, added: Any, factor: float) -> None:
     if not values.size:
         return
     table = np.ascontiguousarray(array).reshape(pattern.places, -1)
-    arguments = table, pattern.coo.keys, values.reshape(pattern.count, -1), factor
-    if array.dtype.itemsize == 2:
-        thread.state.run(_add_halves, table, *distinct(added), factor)
-    elif values.size < native.smallest or native.run(ADD_INTO, arguments) is NotImplemented:
-        thread.state.run(_add_into, *arguments)
+    arguments = table, pattern.coo.keys, values.reshape(pattern.count, -1), np.asarray(factor, array.dtype)
+    if values.size < native.smallest or native.run(INCREASE_ROWS, arguments) is NotImplemented:
+        thread.state.run(_increase, *arguments)
     if not np.may_share_memory(table, array):
         array[...] = table.reshape(array.shape)
 
 
-def _add_into(table: Any, rows: Any, source: Any, factor: Any) -> None:
-    """Add rows into a table."""
-    scatter.accumulate_rows(np.add, table, rows, np.multiply(source, factor, dtype=source.dtype))
+# ---- the same in a program that is captured
 
 
-def _add_halves(table: Any, rows: Any, source: Any, factor: Any) -> None:
-    """Add rows, each to another place, in float32."""
-    table[rows] = table[rows].astype(np.float32) + source.astype(np.float32) * np.float32(factor)
+class CapturedRows:
+    """The distinct rows of a sparse gradient in a program: as many as it has entries, the first of which may be others again.
+
+    Attributes:
+        places: where they are, (count,). values: the gradient of each, (count, columns).
+    """
+
+    def __init__(self, grad: Any) -> None:
+        pattern = grad._payload.pattern
+        self.places, groups = thread.state.captures.run(DISTINCT_ROWS, [pattern.index, pattern.shape[0]])
+        self.values = ops.add_rows(grad._payload.entries, groups, pattern.count)
+
+    def of(self, tensor: Any) -> Any:
+        """Return these rows of a tensor."""
+        return ops.take_rows(tensor.detach(), self.places)
+
+    def put(self, name: str, tensor: Any, rows: Any) -> None:
+        """Write them into a tensor, for what ``name`` says."""
+        (written,) = thread.state.captures.run(PUT_ROWS, [tensor.detach(), self.places, rows])
+        adopt(name, tensor, written)
 
 
-def _put_into(table: Any, rows: Any, source: Any) -> None:
-    """Write rows into a table."""
-    table[rows] = source
+def increase(name: str, tensor: Any, grad: Any, factor: Any) -> None:
+    """Enter in a program that ``factor``, a tensor, times a sparse gradient is added to a tensor."""
+    given = [tensor.detach(), index_of(grad), grad._payload.entries, factor]
+    (written,) = thread.state.captures.run(INCREASE_ROWS, given)
+    adopt(name, tensor, written)
 
 
-def _writer(kernel: Any, name: str) -> Op:
-    """Return the name under which native code has a kernel that writes into a table."""
-    return Op(kernel, "nondifferentiable", name=name, spec=lambda *given: given[0], batch="refuse", samples=(), home=())
+# ---- operators of programs alone. Each gives another table, which native code may compute where the first one lies.
 
 
-ADD_INTO, PUT_INTO = _writer(_add_into, "add_into"), _writer(_put_into, "put_into")
+def _distinct_rows(index: Anything, count: int) -> tuple[Any, Any]:
+    """Return which rows an index names, as many as it has elements, the last ones distinct, and which of these each is."""
+    keys, groups = grouped(index, count)
+    first = index.size - keys.size
+    return np.concatenate([np.repeat(keys[-1:], first), keys]), groups + first
+
+
+def _put_rows(table: Anything, rows: Anything, source: Anything) -> Any:
+    """Return a table with rows written into it; of those that meet the last one stays."""
+    found = np.array(table)
+    found[rows] = source
+    return found
+
+
+def _increase_rows(table: Anything, rows: Anything, source: Anything, factor: Anything) -> Any:
+    """Return a table with ``factor`` times rows added to it."""
+    found = np.array(table)
+    _increase(found, rows, source, factor)
+    return found
+
+
+def _increase(table: Any, rows: Any, source: Any, factor: Any) -> None:
+    """Add ``factor`` times rows into a table: those of halves in float32."""
+    if table.dtype.itemsize > 2:
+        scatter.accumulate_rows(np.add, table, rows, np.multiply(source, factor, dtype=source.dtype))
+        return
+    keys, groups = grouped(rows, table.shape[0])
+    total = np.zeros((keys.size, *table.shape[1:]), np.float32)
+    scatter.accumulate_rows(np.add, total, groups, source.astype(np.float32))
+    table[keys] = table[keys].astype(np.float32) + total * np.float32(factor)
+
+
+def _of_rows(kernel: Any, name: str, spec: Any, outputs: Any = ("out",)) -> Op:
+    return Op(kernel, "nondifferentiable", name=name, spec=spec, outputs=outputs, batch="refuse", samples=(), home=())
+
+
+def _spec_of_table(*given: Any) -> Any:
+    return given[0]
+
+
+DISTINCT_ROWS = _of_rows(_distinct_rows, "distinct_rows", lambda index, count: (index, index), ("places", "groups"))
+PUT_ROWS = _of_rows(_put_rows, "put_rows", _spec_of_table)
+INCREASE_ROWS = _of_rows(_increase_rows, "increase_rows", _spec_of_table)
