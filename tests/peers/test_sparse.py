@@ -60,6 +60,13 @@ FUNCTIONS = {
     "csr mm": lambda m, s: s.to_sparse_csr() @ m.tensor(RIGHT), "csr twice": lambda m, s: s.to_sparse_csr() * 2,
     "csr plus csr": lambda m, s: s.to_sparse_csr() + s.to_sparse_csr(), "csr sum": lambda m, s: s.to_sparse_csr().sum(),
     "empty": lambda m, s: m.sparse_coo_tensor((2, 3), dtype=m.float64),
+    "row": lambda m, s: s[1], "column": lambda m, s: s[:, -1], "element": lambda m, s: s[1, 0], "None": lambda m, s: s[None],
+    "index_select": lambda m, s: s.index_select(1, m.tensor([3, 0, 3])), "unsqueeze": lambda m, s: s.unsqueeze(-1),
+    "cat": lambda m, s: m.cat([s, s * 2], 1), "stack": lambda m, s: m.stack([s, s], 1), "unbind": lambda m, s: s.unbind(1)[0],
+    "sum kept": lambda m, s: s.sum(0, keepdim=True), "csr sum kept": lambda m, s: s.to_sparse_csr().sum(1, keepdim=True),
+    "csr row": lambda m, s: s.to_sparse_csr()[1], "csr element": lambda m, s: s.to_sparse_csr()[1, 0],
+    "linear": lambda m, s: m.nn.functional.linear(m.tensor(SAME), s),
+    "csr linear": lambda m, s: m.nn.functional.linear(m.tensor(SAME), s.to_sparse_csr()),
 }  # fmt: skip
 
 

@@ -178,13 +178,11 @@ def test_softmax_of_what_is_stored(dim):
 REFUSED = [
     (lambda t: t.exp(), r"exp\(\) has no meaning.*to_dense"), (lambda t: t + 1, r"add\(\) has no meaning"),
     (lambda t: t**0, r"pow\(\) has no meaning"), (lambda t: 1 / t, "to_dense"), (lambda t: t / t, "to_dense"),
-    (lambda t: t[0], r"getitem\(\)"), (lambda t: t == t, r"eq\(\)"), (lambda t: t.reshape(12), r"reshape\(\)"),
-    (lambda t: t.fill_(1), r"fill\(\)"), (lambda t: t.sum(0, keepdim=True), r"sum\(\)"), (lambda t: t.mean(), r"mean\(\)"),
-    (lambda t: wg.cat([t, t]), r"cat\(\)"), (lambda t: wg.ones_like(t), "would be dense"),
+    (lambda t: t == t, r"eq\(\)"), (lambda t: t.reshape(12), r"reshape\(\)"),
+    (lambda t: t.fill_(1), r"fill\(\)"), (lambda t: t.mean(), r"mean\(\)"),
+    (lambda t: wg.ones_like(t), "would be dense"),
     (lambda t: wg.sparse.mm(wg.ones(2, 3), wg.ones(3, 2)), "for sparse tensors, got a dense one"),
-    (lambda t: wg.sparse.sum(wg.ones(2)), "for sparse tensors"), (lambda t: t.to_sparse_csr().t(), r"transpose\(\)"),
-    (lambda t: wg.sparse.sum(t.to_sparse_csr(), 0), "sparse_coo"),
-    (lambda t: wg.nn.functional.linear(wg.ones(2, 4, dtype=wg.float64), t), r"linear\(\)"),
+    (lambda t: wg.sparse.sum(wg.ones(2)), "for sparse tensors"),
 ]  # fmt: skip
 
 

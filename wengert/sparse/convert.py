@@ -12,7 +12,7 @@ from wengert.errors import ShapeError, SparseError
 from wengert.sparse.pattern import Coo
 from wengert.sparse.payload import entries, is_sparse, made, read
 
-__all__ = ["coalesce", "sparse_mask", "to_dense", "to_sparse", "to_sparse_coo", "to_sparse_csr"]
+__all__ = ["coalesce", "sparse_mask", "summed_entries", "to_dense", "to_sparse", "to_sparse_coo", "to_sparse_csr"]
 
 
 def coalesce(self: Any) -> Any:
@@ -31,10 +31,10 @@ def coalesce(self: Any) -> Any:
     if pattern.coalesced:
         return self
     merged, groups = pattern.merged
-    return made(_summed(entries(self), groups, merged.count), merged)
+    return made(summed_entries(entries(self), groups, merged.count), merged)
 
 
-def _summed(values: Any, groups: Any, count: int) -> Any:
+def summed_entries(values: Any, groups: Any, count: int) -> Any:
     """Return the sums of the entries that go to each of ``count`` places."""
     if values.dtype is bool_:
         return ops.cast(ops.add_rows(ops.cast(values, int64), from_array(groups), count), bool_)
@@ -72,7 +72,7 @@ def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -
     found = self
     if is_sparse(self):
         pattern = self._payload.pattern
-        found = ops.reshape(_summed(entries(self), pattern.coo.keys, pattern.places), pattern.shape)
+        found = ops.reshape(summed_entries(entries(self), pattern.coo.keys, pattern.places), pattern.shape)
     return found if dtype is None else found.to(to_dtype(dtype))
 
 

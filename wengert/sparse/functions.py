@@ -9,7 +9,7 @@ from wengert.array.dtype import to_dtype
 from wengert.array.shape import axis_of
 from wengert.core.registry import ops
 from wengert.core.tensor import from_array
-from wengert.errors import ShapeError, SparseError
+from wengert.errors import ShapeError
 from wengert.sparse import products
 from wengert.sparse.convert import coalesce, coo_of
 from wengert.sparse.pattern import grouped
@@ -86,10 +86,7 @@ def sum(input: Any, dim: Any = None, dtype: Any = None) -> Any:
     """
     refuse_dense("sparse.sum", input)
     dims = None if dim is None else tuple(axis_of(d, input.ndim) for d in ((dim,) if isinstance(dim, int) else dim))
-    found = summed(input, dims, False, None if dtype is None else to_dtype(dtype))
-    if found is NotImplemented:
-        raise SparseError(f"sparse.sum() over dimensions is for wengert.sparse_coo tensors, got {input.layout}")
-    return found
+    return summed(input, dims, False, None if dtype is None else to_dtype(dtype))
 
 
 def _softmax(name: str, input: Any, dim: int, dtype: Any) -> tuple[Any, Any, Any]:

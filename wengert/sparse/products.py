@@ -11,7 +11,7 @@ from wengert.sparse.convert import coalesce
 from wengert.sparse.pattern import Coo
 from wengert.sparse.payload import entries, is_sparse, made
 
-__all__ = ["addmm", "matmul", "sampled"]
+__all__ = ["addmm", "linear", "matmul", "sampled"]
 
 
 def _check(input: Any, other: Any) -> None:
@@ -73,6 +73,19 @@ def addmm(input: Any, mat1: Any, mat2: Any, beta: Any = 1, alpha: Any = 1) -> An
     if beta == 0:
         return product
     return ops.add(input if beta == 1 else input * beta, product)
+
+
+def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+    """Return ``input @ weight.T + bias``, the input or the weight a sparse matrix."""
+    if is_sparse(input):
+        if is_sparse(weight):
+            return NotImplemented
+        found = matmul(input, ops.transpose(weight, 0, 1))
+    else:
+        rows = ops.reshape(input, (-1, input.shape[-1]))
+        found = ops.transpose(matmul(weight, ops.transpose(rows, 0, 1)), 0, 1)
+        found = ops.reshape(found, (*input.shape[:-1], weight.shape[0]))
+    return found if bias is None else ops.add(found, bias)
 
 
 def sampled(pattern: Any, mat1: Any, mat2: Any) -> Any:

@@ -13,7 +13,8 @@ from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, from_array
 from wengert.errors import ShapeError
 from wengert.sparse import products
-from wengert.sparse.convert import coalesce
+from wengert.sparse.convert import coalesce, to_sparse_csr
+from wengert.sparse.movement import unsqueezed
 from wengert.sparse.pattern import Coo, Csr
 from wengert.sparse.payload import RULES, entries, is_sparse, made, read
 
@@ -23,7 +24,8 @@ __all__ = ["summed"]
 ADDITIVE = ("clone", "conj", "neg", "positive", "real")
 ZERO_AT_ZERO = (
     "abs", "arcsin", "arcsinh", "arctan", "arctanh", "asin", "asinh", "atan", "atanh", "ceil", "deg2rad", "erf", "erfinv",
-    "expm1", "floor", "frac", "isinf", "isnan", "isneginf", "isposinf", "log1p", "rad2deg", "relu", "round", "sgn", "sign",
+    "expm1", "floor", "frac", "isinf", "isnan", "isneginf", "isposinf", "log1p", "nan_to_num",
+    "rad2deg", "relu", "round", "sgn", "sign",
     "signbit", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
 )  # fmt: skip
 
@@ -54,6 +56,11 @@ def _cast(input: Any, dtype: Any) -> Any:
 
 def _clone(input: Any, memory_format: Any = None) -> Any:
     return made(ops.clone(entries(input)), _pattern(input))
+
+
+def _copied(src: Any, size: Any, dtype: Any) -> Any:
+    """To its own shape alone: sparse tensors do not broadcast."""
+    return _cast(_clone(src), dtype) if tuple(size) == tuple(src.shape) else NotImplemented
 
 
 def _expand(input: Any, size: Any) -> Any:
@@ -151,34 +158,23 @@ def _pow(input: Any, other: Any) -> Any:
 # ---- of dimensions
 
 
-def _permute(input: Any, dims: Any) -> Any:
-    pattern = _pattern(input)
-    count = pattern.sparse_dim
-    if (
-        len(dims) != input.ndim
-        or not isinstance(pattern, Coo)
-        or tuple(dims[count:]) != tuple(range(count, input.ndim))
-    ):
-        return NotImplemented
-    return made(entries(input), pattern.moved(tuple(dims[:count])))
-
-
-def _transpose(input: Any, dim0: int, dim1: int) -> Any:
-    dims = list(range(input.ndim))
-    dims[dim0], dims[dim1] = dim1, dim0
-    return _permute(input, dims)
-
-
 def summed(input: Any, dim: Any = None, keepdim: Any = False, dtype: Any = None) -> Any:
     """Return the sum over all elements or, as a sparse tensor, over dimensions."""
     values, pattern = entries(input), _pattern(input)
     if dtype is not None:
         values = ops.cast(values, dtype)
-    every = dim is None or len(dim) == input.ndim
-    if keepdim or not (every or isinstance(pattern, Coo)):
-        return NotImplemented
-    if every:
-        return ops.sum(values)
+    if dim is None or len(dim) == input.ndim:
+        found = ops.sum(values)
+        return ops.reshape(found, (1,) * input.ndim) if keepdim else found
+    found = _summed_over(values, pattern.coo, dim)
+    if keepdim:
+        for d in sorted(dim):
+            found = unsqueezed(found, d) if is_sparse(found) else ops.unsqueeze(found, d)
+    return to_sparse_csr(found) if keepdim and isinstance(pattern, Csr) else found
+
+
+def _summed_over(values: Any, pattern: Coo, dim: Any) -> Any:
+    """Return the sum over some dimensions; it is dense once no indexed dimension is left."""
     inner = tuple(d - pattern.sparse_dim + 1 for d in dim if d >= pattern.sparse_dim)
     kept = [d for d in range(pattern.sparse_dim) if d not in dim]
     values = ops.sum(values, inner) if inner else values
@@ -200,8 +196,8 @@ def _vector_norm(x: Any, ord: Any = 2, dim: Any = None, keepdim: Any = False, dt
 RULES.update({name: _mapped(name, additive=True) for name in ADDITIVE if name != "clone"})
 RULES.update({name: _mapped(name, additive=False) for name in ZERO_AT_ZERO})
 RULES.update({
-    "add": _add, "addmm": products.addmm, "cast": _cast, "clone": _clone, "expand": _expand, "fill": _fill,
+    "add": _add, "addmm": products.addmm, "cast": _cast, "clone": _clone, "copied": _copied, "expand": _expand, "fill": _fill,
     "linalg_vector_norm": _vector_norm, "sum_to_size": _expand,
-    "matmul": products.matmul, "mul": _mul, "permute": _permute, "pow": _pow, "sub": _sub, "sum": summed,
-    "transpose": _transpose, "true_divide": _true_divide,
+    "linear": products.linear, "matmul": products.matmul, "mul": _mul, "pow": _pow, "sub": _sub, "sum": summed,
+    "true_divide": _true_divide,
 })  # fmt: skip
