@@ -87,6 +87,7 @@ def test_what_is_not_defined_is_named() -> None:
         (10, [0.34, 0.33, 0.33], [4, 3, 3]),
         (7, [0.9, 0.1], [7, 0]),
         (0, [0], [0]),
+        (10, [0.1, 0.2, 0.7 + 1e-12], [1, 2, 7]),
     ],
 )
 @pytest.mark.filterwarnings("ignore:a part of the split is empty")
@@ -98,10 +99,15 @@ def test_random_split(total: int, lengths: list[float], sizes: list[int]) -> Non
     assert [list(p) for p in again] == [list(p) for p in parts]
 
 
-@pytest.mark.parametrize("lengths", [[3, 3], [0.5, 0.6], [1.5, -0.5]])
+@pytest.mark.parametrize("lengths", [[3, 3], [0.5, 0.6], [1.5, -0.5], [0.5, 0.5, 1e-3]])
 def test_random_split_refuses(lengths: list[float]) -> None:
     with pytest.raises(ValueError):
         random_split(range(10), lengths)
+
+
+def test_shares_that_are_not_the_whole_are_named() -> None:
+    with pytest.raises(ValueError, match=r"shares that sum to 1; \[0\.5, 0\.6\] sum to 1\.1"):
+        random_split(range(10), [0.5, 0.6])
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,14 @@ def batches(loader: DataLoader) -> list[Any]:
     return [b.tolist() for b in loader]
 
 
+@pytest.mark.parametrize(
+    "data", [wg.arange(5.0), np.arange(5.0), [0.0, 1.0, 2.0, 3.0, 4.0]], ids=lambda d: type(d).__name__
+)
+def test_what_has_a_length_and_samples_is_a_dataset(data: Any) -> None:
+    assert batches(DataLoader(data, batch_size=2)) == [[0.0, 1.0], [2.0, 3.0], [4.0]]
+    assert batches(DataLoader(Subset(data, [4, 0, 1]), batch_size=2)) == [[4.0, 0.0], [1.0]]
+
+
 WORKERS = pytest.mark.parametrize("workers", [0, 1, 3])
 
 

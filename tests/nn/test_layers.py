@@ -135,6 +135,12 @@ def test_batch_norm_statistics() -> None:
     assert (m.running_mean.tolist(), m.running_var.tolist(), m.num_batches_tracked.item()) == ([0.0] * 3, [1.0] * 3, 0)
 
 
+@pytest.mark.parametrize(("eps", "training"), [(-1.0, True), (0.0, True), (-1.0, False)])
+def test_batch_norm_refuses_an_eps_that_gives_nan(eps: float, training: bool) -> None:
+    with pytest.raises(ValueError, match=r"eps must be .*, got"):
+        nn.BatchNorm1d(3, eps=eps).train(training)(wg.ones(2, 3))
+
+
 def test_batch_norm_without_momentum_averages() -> None:
     m = nn.BatchNorm1d(1, momentum=None).double()
     xs = [RNG.normal(size=(4, 1)) for _ in range(3)]

@@ -163,6 +163,9 @@ def test_weights_are_buffers() -> None:
         (lambda: nn.TripletMarginLoss(margin=0), ValueError),
         (lambda: nn.TripletMarginWithDistanceLoss(margin=-1), ValueError),
         (lambda: nn.MultiMarginLoss(p=3), ValueError),
+        (lambda: nn.CrossEntropyLoss(ignore_index=1)(wg.ones(2, 3), wg.ones(2, 3)), ValueError),
+        (lambda: nn.GaussianNLLLoss()(wg.ones(2, 3, 4), wg.ones(2, 3, 4), wg.ones(1, 3, 1)), ValueError),
+        (lambda: nn.GaussianNLLLoss()(wg.ones(2, 3), wg.ones(2, 3), wg.ones(2, 5)), ValueError),
     ],
 )
 def test_bad_arguments(make: Any, error: type[Exception]) -> None:

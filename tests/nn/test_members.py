@@ -37,6 +37,7 @@ def test_names_follow_registration_and_shared_parameters_come_once() -> None:
     assert [n for n, _ in net.named_buffers()] == ["mean", "scratch"]
     assert [n for n, _ in net.named_modules()] == ["", "a", "b"]
     assert [n for n, _ in net.named_modules(remove_duplicate=False)] == ["", "a", "b", "tied"]
+    assert list(net.modules(remove_duplicate=False)) == [m for _, m in net.named_modules(remove_duplicate=False)]
     assert [n for n, _ in net.named_children()] == ["a", "b"]
     assert len(list(net.parameters())) == 4
     assert len(list(net.buffers())) == 2

@@ -279,6 +279,7 @@ def test_a_learning_rate_can_be_a_tensor() -> None:
 
 
 P = parameter([1.0])
+Q = parameter([1.0])
 
 
 @pytest.mark.parametrize(
@@ -294,6 +295,12 @@ P = parameter([1.0])
         (lambda: optim.SGD([P]).add_param_group([P]), TypeError, "dictionary"),
         (lambda: optim.SGD([P], lr=-1.0), ValueError, "SGD: lr must be at least 0, got -1"),
         (lambda: optim.SGD([P], lr=float("nan")), ValueError, "lr"),
+        (lambda: optim.Adam([{"params": [P], "lr": wg.ones(2)}]), ValueError, r"one number, got a tensor of shape \(2,\)"),
+        (lambda: optim.SGD([("a", P), Q]), ValueError, "either all parameters of a group come with names"),
+        (lambda: optim.SGD([Q, ("a", P)]), ValueError, "either all parameters of a group come with names"),
+        (lambda: optim.SGD([("a", P, 3)]), ValueError, r"pair \(name, tensor\)"),
+        (lambda: optim.SparseAdam([wg.eye(2).to_sparse()]), ValueError, "dense parameters.*sparse_coo"),
+        (lambda: optim.SparseAdam([wg.ones(2, dtype=wg.complex64)]), ValueError, "real numbers.*complex64"),
         (lambda: optim.SGD([P], nesterov=True), ValueError, "nesterov"),
         (lambda: optim.SGD([P], momentum=0.9, dampening=0.1, nesterov=True), ValueError, "nesterov"),
         (lambda: optim.Adam([P], betas=(1.0, 0.9)), ValueError, "beta1 must be at least 0 and below 1"),
@@ -382,6 +389,22 @@ def test_a_state_of_another_shape_is_refused(groups: list[list[int]]) -> None:
     other = optim.SGD([{"params": [parameter([1.0]) for _ in group]} for group in groups])
     with pytest.raises(ValueError, match=r"the state has"):
         optim.SGD([parameter([1.0])]).load_state_dict(other.state_dict())
+
+
+def test_options_that_a_state_lacks_keep_their_values() -> None:
+    """An older version's state lacks options that came later."""
+    p = parameter([1.0])
+    o = optim.Adam([p], lr=0.5, decoupled_weight_decay=True, weight_decay=0.1)
+    state = o.state_dict()
+    for option in ("decoupled_weight_decay", "fused", "maximize"):
+        del state["param_groups"][0][option]
+    state["param_groups"][0]["lr"] = 0.25
+    o.load_state_dict(state)
+    group = o.param_groups[0]
+    assert (group["lr"], group["decoupled_weight_decay"], group["maximize"]) == (0.25, True, False)
+    p.grad = wg.ones(1, dtype=wg.float64)
+    o.step()
+    np.testing.assert_allclose(p.item(), 1 - 0.25 * 0.1 - 0.25, rtol=1e-7)
 
 
 def test_an_optimizer_can_be_copied() -> None:

@@ -279,6 +279,8 @@ def test_stepping_before_the_optimizer_warns() -> None:
         (lambda o: S.SequentialLR(o, [3], []), TypeError),
         (lambda o: S.SequentialLR(o, [S.StepLR(sgd(), 1)], []), ValueError),
         (lambda o: S.ChainedScheduler([S.ReduceLROnPlateau(o)]), ValueError),
+        (lambda o: S.StepLR(o, 3).step(5), TypeError),
+        (lambda o: S.ReduceLROnPlateau(o).step(1.0, 5), TypeError),
         (lambda o: S.LRScheduler(o), NotImplementedError),
         (lambda o: S.CosineLR, AttributeError),
     ],

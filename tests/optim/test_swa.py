@@ -65,6 +65,17 @@ def test_buffers_are_copied_or_averaged(use_buffers: bool) -> None:
     assert average.module.num_batches_tracked.item() == (3 if use_buffers else 4)
 
 
+def test_an_equal_average_is_exact_in_float64() -> None:
+    """The number of updates is an integer tensor, whose inverse must not be rounded to float32."""
+    model = wg.nn.Linear(1, 1, bias=False).double()
+    averaged = AveragedModel(model)
+    for value in (1.1, 3.1, 6.1):
+        with wg.no_grad():
+            model.weight.fill_(value)
+        averaged.update_parameters(model)
+    assert averaged.module.weight.item() == pytest.approx((1.1 + 3.1 + 6.1) / 3, rel=1e-15)
+
+
 def test_it_is_a_model_that_is_saved_and_called() -> None:
     model = wg.nn.Linear(2, 1)
     average = AveragedModel(model)

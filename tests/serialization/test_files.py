@@ -192,7 +192,7 @@ def through(obj: Any) -> Any:
     [
         None, True, 3, 2**80, 0.1, float("inf"), "text", [], {}, (), [1, (2, [None])],
         {"a": {1: "x", None: 2.5}},
-        {"tensor": 1, "dict": {"list": [(), {}]}},
+        {"tensor": 1, "dict": {"list": [(), {}]}}, 1 - 2j, [complex("inf-0j")],
     ],
     ids=repr,
 )  # fmt: skip
@@ -204,6 +204,52 @@ def test_structures_round_trip(obj: Any) -> None:
 
 def test_nan_round_trips() -> None:
     assert np.isnan(through([float("nan")])[0])
+
+
+@pytest.mark.parametrize(
+    "value", [np.float32(0.1), np.float64(0.1), np.int64(-3), np.uint8(7), np.bool_(True), np.complex64(1j)]
+)
+def test_numbers_of_numpy_come_back_as_python_s(value: Any) -> None:
+    back = through({"a": [value], np.int64(4): value})
+    assert back == {"a": [value.item()], 4: value.item()}
+    assert type(back["a"][0]) is type(value.item())
+
+
+def test_complex128_keeps_every_bit() -> None:
+    z = wg.tensor([1 / 3 - 2j, complex("nan+infj"), -0.0 + 1e-300j], dtype=wg.complex128)
+    back = through(
+        {"z": z, "again": z, "scalar": z[0].clone(), "t": wg.ones(2, 3, dtype=wg.complex128).t(), "none": z[:0].clone()}
+    )
+    assert (back["z"].dtype, back["z"].numpy().tobytes()) == (wg.complex128, z.numpy().tobytes())
+    assert (back["scalar"].item(), back["t"].shape, back["none"].shape) == (1 / 3 - 2j, (3, 2), (0,))
+    sparse = wg.sparse_coo_tensor([[1]], wg.tensor([1j], dtype=wg.complex128), (2,))
+    assert through(sparse).to_dense().tolist() == [0j, 1j]
+
+
+def test_an_object_in_itself_is_refused() -> None:
+    loop: dict[str, Any] = {}
+    loop["again"] = [loop]
+    with pytest.raises(ValueError, match="contains itself"):
+        through(loop)
+
+
+@pytest.mark.parametrize("place", [None, "cpu", "cpu:0", wg.device("cpu"), {"cuda:0": "cpu"}, {}], ids=str)
+def test_tensors_are_brought_to_the_cpu(place: Any, tmp_path: Any) -> None:
+    path = tmp_path / "plain.safetensors"
+    save({"t": wg.ones(2)}, path)
+    assert load(path, place)["t"].device.type == load(path, map_location=place)["t"].device.type == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "match"),
+    [
+        (lambda storage, location: storage, TypeError, "pass 'cpu'"), ("cuda", RuntimeError, "'cuda' is not available"),
+        ({"cpu": "cuda:1"}, RuntimeError, "'cuda:1' is not available"), (3, TypeError, "device"),
+    ],
+)  # fmt: skip
+def test_tensors_are_brought_nowhere_else(place: Any, error: type[Exception], match: str, tmp_path: Any) -> None:
+    with pytest.raises(error, match=match):
+        load(tmp_path / "not even looked for", map_location=place)
 
 
 def test_tensors_are_stored_under_their_paths() -> None:
@@ -235,8 +281,11 @@ def test_any_safetensors_file_loads_as_a_dictionary(tmp_path: Any) -> None:
     [
         ({"a": [object()]}, r"object \(at 'a\.0'\)"),
         ({"a": {(1, 2): 3}}, r"\(1, 2\) \(at 'a'\)"),
-        ({1}, "set"),
+        ({1}, "set.*list of its elements"),
         (b"x", "bytes"),
+        (np.ones(2), r"ndarray.*from_numpy\(\)"),
+        ({"model": wg.nn.Linear(1, 1)}, r"Linear \(at 'model'\).*store its \.state_dict\(\)"),
+        (np.longdouble(1), "longdouble"),
     ],
 )
 def test_other_objects_are_refused(obj: Any, match: str) -> None:

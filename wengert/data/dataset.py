@@ -231,7 +231,7 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) 
     if not isinstance(lengths, Sequence) or not all(isinstance(n, int | float) for n in lengths):
         raise TypeError(f"random_split() takes lengths or shares in a list, got {lengths!r}")
     total = len(dataset)
-    if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
+    if math.isclose(sum(lengths), 1):
         for share in lengths:
             if not 0 <= share <= 1:
                 raise ValueError(f"a share must lie between 0 and 1, got {share}")
@@ -240,8 +240,12 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) 
             sizes[i % len(sizes)] += 1
         if 0 in sizes:
             warnings.warn(f"a part of the split is empty: {total} samples were split into {sizes}", stacklevel=2)
-    else:
+    elif all(float(length).is_integer() for length in lengths):
         sizes = [int(length) for length in lengths]
+    else:
+        raise ValueError(
+            f"random_split() takes whole lengths, or shares that sum to 1; {lengths} sum to {sum(lengths):g}"
+        )
     if sum(sizes) != total:
         raise ValueError(f"the lengths sum to {sum(sizes)}, the dataset has {total} samples")
     order = ops.randperm(total, generator=generator).tolist()

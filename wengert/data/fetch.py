@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Any
 
 from wengert.data.collate import default_collate
-from wengert.data.dataset import Subset
+from wengert.data.dataset import Dataset, Subset
 from wengert.data.workers import END
 
 __all__ = ["IndexFetcher", "StreamFetcher"]
@@ -43,8 +43,11 @@ class IndexFetcher:
 
 
 def _gather(dataset: Any) -> Gather | None:
-    """The dataset's way to make a whole batch; None if it has none, or a subclass changed what single samples are."""
-    for cls in type(dataset).__mro__:
+    """The dataset's way to make a whole batch; None if it has none, or a subclass changed what single samples are.
+
+    Only a Dataset has one: ``gather`` of anything else, such as a tensor, is another thing.
+    """
+    for cls in type(dataset).__mro__ if isinstance(dataset, Dataset) else ():
         if cls is Subset:
             return _gather_subset(dataset)
         if "gather" in vars(cls):

@@ -399,6 +399,7 @@ def _soft_samples(s: Any) -> list[Any]:
         s((4,), (4,), low=0.1, high=1.0),
         s(s.array([[40.0, 0.0], [-1e4, 1e4], [1e4, 1e4 - 1]]), s.array([0, 1, 1]), grad=False),
         s.error(ValueError, "label_smoothing", (3, 4), y, label_smoothing=1.5),
+        s.error(ValueError, "is for class indices", (3, 4), q, ignore_index=1),
     ]  # fmt: skip
 
 
@@ -418,6 +419,7 @@ def cross_entropy(
 
     Raises:
         IndexError: for an index that is neither a class nor ignored; ShapeError for shapes that do not fit.
+        ValueError: for an ``ignore_index`` of a class beside probabilities, which have no index.
 
     Example:
         >>> import wengert as wg
@@ -436,6 +438,11 @@ def cross_entropy(
         _target_shape("cross_entropy", input.shape, target.shape)
     _check_weight("cross_entropy", weight, input.shape[class_dim(input.shape)])
     if soft:
+        if ignore_index >= 0:
+            raise ValueError(
+                f"cross_entropy(): ignore_index={ignore_index} is for class indices, the target holds probabilities; give the "
+                "class a weight of 0, or leave its samples out"
+            )
         return _soft_targets(input, target, weight, reduction, label_smoothing)
     if label_smoothing:
         return _smoothed(input, target, weight, ignore_index, reduction, label_smoothing)

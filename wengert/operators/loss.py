@@ -231,7 +231,8 @@ def poisson_nll_loss(
     home="nn.functional",
     samples=lambda s: [
         s((2, 3), (2, 3), s.tensor((2, 3), low=0.5)), s((2, 3), (2, 3), s.tensor((2,), low=0.5)),
-        s((2, 3), (2, 3), s.tensor((2, 1), low=0.5), full=True), s((2, 3), (2, 3), 0.5, reduction="sum"),
+        s((2, 3), (2, 3), s.tensor((2, 1), low=0.5), full=True), s((2, 3), (2, 3), s.tensor((1, 3), low=0.5)),
+        s((2, 3), (2, 3), 0.5, reduction="sum"),
         s((2, 3), (2, 3), s.array([[1e-9, 1.0, 2.0], [0.0, 1.0, 2.0]]), reduction="none", grad=False),
         s.error(ValueError, "negative", (2, 3), (2, 3), -1.0),
         s.error(ValueError, "var of shape", (2, 3), (2, 3), s.tensor((3,), low=0.5)),
@@ -243,7 +244,7 @@ def gaussian_nll_loss(
     """Return (log v + (input - target)²/v)/2, v = max(var, eps): the negative log-likelihood of Gaussian targets.
 
     Args:
-        var: variances of the input's shape, of that shape without its last dimension or with it of size 1, or a number.
+        var: variances of the input's shape, of that shape without its last dimension or with one of size 1, or a number.
         full: add log(2 π)/2. eps: the bound on variances; it takes no part in the gradient.
 
     Source: Nix & Weigend, "Estimating the mean and variance of the target probability distribution" (1994).
@@ -254,7 +255,8 @@ def gaussian_nll_loss(
     shape = tuple(input.shape)
     if tuple(var.shape) == shape[:-1] and var.shape != shape:
         var = ops.unsqueeze(var, -1)
-    if tuple(var.shape) not in (shape, (*shape[:-1], 1)):
+    shared = [size for size, own in zip(shape, var.shape, strict=False) if size != own]
+    if var.ndim != len(shape) or len(shared) > 1 or any(var.shape[i] not in (1, n) for i, n in enumerate(shape)):
         raise ShapeError(f"gaussian_nll_loss(): var of shape {tuple(var.shape)} does not fit an input of shape {shape}")
     if anywhere(ops.lt(var, 0)):
         raise ValueError("gaussian_nll_loss(): var has a negative element")

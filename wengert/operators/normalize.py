@@ -83,7 +83,7 @@ def batch_norm(
         training: use the batch's own mean and (biased) variance. eps: added to the variance.
 
     Raises:
-        ValueError: for one value per channel in training.
+        ValueError: for one value per channel in training; for an ``eps`` that is negative or, in training, 0.
 
     Source: Ioffe & Szegedy, "Batch Normalization" (2015), algorithms 1 and 2.
     """
@@ -92,6 +92,8 @@ def batch_norm(
             return ops.clone(input)
         raise ShapeError(f"batch_norm(): input must be (N, C, …), got shape {tuple(input.shape)}")
     _check_channels("batch_norm", input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
+    if eps < 0 or (training and eps == 0):
+        raise ValueError(f"batch_norm(): eps must be {'positive in training' if training else 'at least 0'}, got {eps}")
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm(): running_mean and running_var are needed unless training=True")

@@ -163,7 +163,11 @@ class Optimizer:
             raise TypeError("parameters need an order, which a set does not have; give a list")
         listed = [given] if isinstance(given, Tensor) else list(given)
         named = bool(listed) and isinstance(listed[0], tuple)
+        if any(isinstance(item, tuple) != named for item in listed):
+            raise ValueError("either all parameters of a group come with names, as (name, tensor), or none of them")
         if named:
+            if any(len(pair) != 2 for pair in listed):
+                raise ValueError("a parameter with a name is a pair (name, tensor), as named_parameters() gives them")
             group["param_names"] = [name for name, _ in listed]
             listed = [param for _, param in listed]
         if self.param_groups and named != ("param_names" in self.param_groups[0]):
@@ -172,6 +176,9 @@ class Optimizer:
         self._check_params(listed)
         for option, default in self.defaults.items():
             group.setdefault(option, default)
+        rate = group.get("lr")
+        if isinstance(rate, Tensor) and rate.numel() != 1:
+            raise ValueError(f"a learning rate is one number, got a tensor of shape {tuple(rate.shape)}")
         self.param_groups.append(group)
 
     def _check_params(self, params: list[Any]) -> None:
@@ -273,6 +280,8 @@ class Optimizer:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over options and state, matched by position; tensors are copied, moments in the parameter's dtype.
 
+        Options that the state lacks, as that of an older version does, keep their values.
+
         Raises:
             ValueError: if the numbers of groups, or of parameters in a group, differ.
         """
@@ -301,7 +310,8 @@ class Optimizer:
             key: Any = number if param is None else param
             self.state[key] = {n: _restored(v, None if n in self.scalars else param) for n, v in values.items()}
         self.param_groups = [
-            {**old, "params": new["params"]} for old, new in zip(saved, self.param_groups, strict=True)
+            {**{option: new[option] for option in self.defaults if option in new}, **old, "params": new["params"]}
+            for old, new in zip(saved, self.param_groups, strict=True)
         ]
         for hook in self._load_post.values():
             hook(self)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.layout import strided
 from wengert.core.tensor import Tensor
 from wengert.optim.elementwise import Array, Elementwise, check_pair, check_range, number
 from wengert.optim.optimizer import Group
@@ -23,7 +24,8 @@ class SparseAdam(Elementwise):
         maximize: change the sign of the gradient.
 
     Raises:
-        ValueError: for an option outside its range. RuntimeError: in a step with a dense gradient.
+        ValueError: for an option outside its range, or a sparse or complex parameter. RuntimeError: in a step with a
+            dense gradient.
 
     Example:
         >>> import wengert as wg
@@ -44,6 +46,16 @@ class SparseAdam(Elementwise):
         check_range("SparseAdam", lr=(lr, 0, None), eps=(eps, 0, None))
         check_range("SparseAdam", **{f"betas[{i}]": (beta, 0, 1) for i, beta in enumerate(betas)})
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Add a group of parameters: dense and real ones, whose gradients will be sparse."""
+        super().add_param_group(param_group)
+        for param in self.param_groups[-1]["params"]:
+            if param.layout is not strided or param.is_complex():
+                kind = param.layout if param.layout is not strided else param.dtype
+                raise ValueError(
+                    f"SparseAdam takes dense parameters of real numbers, got one of shape {tuple(param.shape)} that is {kind}"
+                )
 
     def moments(self, group: Group) -> tuple[str, ...]:
         """The means of g and g²."""

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from wengert.array.dtype import float64
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.nn.batchnorm import _BatchNorm
@@ -97,7 +98,8 @@ def get_swa_multi_avg_fn() -> Averages:
     """
 
     def swa(averaged: Sequence[Tensor], current: Sequence[Tensor], num_averaged: Any) -> None:
-        _move(averaged, current, 1 / (num_averaged + 1))
+        count = num_averaged.to(float64) if isinstance(num_averaged, Tensor) else num_averaged
+        _move(averaged, current, 1 / (count + 1))
 
     return swa
 

@@ -108,8 +108,20 @@ class LRScheduler:
         return self._last_lr
 
     @_at_each_call
-    def step(self) -> None:
-        """Go to the next epoch and set its rates; to be called after the optimiser's step."""
+    def step(self, epoch: Any = None) -> None:
+        """Go to the next epoch and set its rates; to be called after the optimiser's step.
+
+        Args:
+            epoch: must be left out. Only CosineAnnealingWarmRestarts takes a number here.
+
+        Raises:
+            TypeError: if ``epoch`` is given.
+        """
+        if epoch is not None:
+            raise TypeError(
+                f"{type(self).__name__}.step() takes no epoch, got {epoch!r}: call step() once for each; to go on from "
+                "an epoch, load the schedule's state_dict(), or give last_epoch when it is made"
+            )
         if self._step_count == 1 and not self.optimizer.has_stepped:
             warnings.warn(
                 f"{type(self).__name__}.step() was called before the first optimizer.step(), so the first rate of the "

@@ -66,12 +66,14 @@ class ReduceLROnPlateau(LRScheduler):
         """Whether a reduction was made less than ``cooldown`` epochs ago."""
         return self.cooldown_counter > 0
 
-    def step(self, metrics: Any = None) -> None:
+    def step(self, metrics: Any = None, epoch: Any = None) -> None:
         """Take the metric of one epoch, a number or a tensor, and reduce the rates if it is time.
 
         Raises:
-            TypeError: without a metric.
+            TypeError: without a metric, or with an ``epoch``, which this counts by itself.
         """
+        if epoch is not None:
+            raise TypeError(f"ReduceLROnPlateau.step() takes the metric alone, not an epoch, got epoch={epoch!r}")
         if metrics is None:
             raise TypeError("ReduceLROnPlateau.step() takes the metric it watches, such as the validation loss")
         value = metrics.item() if isinstance(metrics, Tensor) else float(metrics)
