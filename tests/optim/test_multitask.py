@@ -81,6 +81,26 @@ def test_gradnorm_s_weights_have_the_gradients_of_equation_2():
     np.testing.assert_allclose(balance.weights.grad.tolist(), norms * np.sign(norms - target), rtol=1e-6)
 
 
+def test_gradnorm_goes_on_from_its_state():
+    """Progress is relative to the first losses, which a training that is resumed must not take anew."""
+    w = nn.Parameter(wg.tensor([1.0, -2.0]))
+    balance, again = (GradNorm(2, [w], alpha=1.5) for _ in range(2))
+    balance.backward([2 * (w**2).sum(), w[0] ** 2])
+    again.load_state_dict(balance.state_dict())
+    assert again.first.tolist() == [10.0, 1.0]
+    for each in (balance, again):
+        each.backward([(w**2).sum(), w[0] ** 2])
+    assert again.weights.grad.tolist() == balance.weights.grad.tolist()
+
+
+def test_gradnorm_refuses_weights_none_of_which_is_positive():
+    balance = GradNorm(2, [nn.Parameter(wg.ones(1))])
+    with wg.no_grad():
+        balance.weights.fill_(-3.0)
+    with pytest.raises(RuntimeError, match=r"\[-3\.0, -3\.0\].*lower the learning rate"):
+        balance.renormalize()
+
+
 def test_gradnorm_balances_tasks_of_unequal_size():
     w = nn.Parameter(wg.zeros(2))
     balance = GradNorm(2, [w], alpha=0.0)

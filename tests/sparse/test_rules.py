@@ -64,6 +64,8 @@ UNARY = {
     "sum": (lambda t: t.sum(), lambda a: a.sum()), "norm": (lambda t: t.norm(), lambda a: np.sqrt((a * a).sum())),
     "largest": (lambda t: wg.linalg.vector_norm(t, np.inf), lambda a: abs(a).max()),
     "float32": (lambda t: t.to(wg.float32).to(wg.float64), lambda a: a.astype(np.float32).astype(np.float64)),
+    "clamp": (lambda t: (t - t * 2).clamp(-0.5, 0.1), lambda a: np.clip(-a, -0.5, 0.1)),
+    "clamp_": (lambda t: t.clone().clamp_(max=0.5), lambda a: np.minimum(a, 0.5)),
     "int64": (lambda t: (t * 3).to(wg.int64), lambda a: (a * 3).astype(np.int64)),
 }  # fmt: skip
 
@@ -178,7 +180,7 @@ def test_softmax_of_what_is_stored(dim):
 REFUSED = [
     (lambda t: t.exp(), r"exp\(\) has no meaning.*to_dense"), (lambda t: t + 1, r"add\(\) has no meaning"),
     (lambda t: t**0, r"pow\(\) has no meaning"), (lambda t: 1 / t, "to_dense"), (lambda t: t / t, "to_dense"),
-    (lambda t: t == t, r"eq\(\)"), (lambda t: t.reshape(12), r"reshape\(\)"),
+    (lambda t: t.clamp(min=0.1), r"clamp\(\)"), (lambda t: t == t, r"eq\(\)"), (lambda t: t.reshape(12), r"reshape\(\)"),
     (lambda t: t.fill_(1), r"fill\(\)"), (lambda t: t.mean(), r"mean\(\)"),
     (lambda t: wg.ones_like(t), "would be dense"),
     (lambda t: wg.sparse.mm(wg.ones(2, 3), wg.ones(3, 2)), "for sparse tensors, got a dense one"),

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from wengert.array.dtype import float64
 from wengert.autograd import grad
 from wengert.core.generator import default_generator
 from wengert.core.registry import ops
@@ -120,7 +121,8 @@ class GradNorm(Module):
             that all tasks share. alpha: how strongly rates of training are drawn together.
 
     Attributes:
-        weights: a parameter, shape (tasks,). first: the losses at the first call, which progress is relative to.
+        weights: a parameter, shape (tasks,). first: a buffer, shape (tasks,): the losses at the first call, which progress is
+            relative to; zeros before it.
 
     Example:
         >>> import wengert as wg
@@ -134,13 +136,15 @@ class GradNorm(Module):
         [0.9, 1.1]
     """
 
+    first: Any
+
     def __init__(self, tasks: int, shared: Iterable[Tensor], *, alpha: float = 1.5) -> None:
         super().__init__()
         if tasks < 1:
             raise ValueError(f"tasks must be at least 1, got {tasks}")
         self.weights = Parameter(ops.ones(tasks))
         self.alpha = alpha
-        self.first: list[float] = []
+        self.register_buffer("first", ops.zeros(tasks, dtype=float64))
         self._shared = list(shared)
 
     def backward(self, losses: Sequence[Tensor]) -> None:
@@ -158,18 +162,27 @@ class GradNorm(Module):
 
     def _slopes(self, losses: list[float], norms: list[float]) -> list[float]:
         """Return the derivatives of Σ|wᵢ·normᵢ - targetᵢ| with the targets fixed (equation 2)."""
-        self.first = self.first or losses
-        if not all(loss > 0 for loss in self.first):
-            raise ValueError(
-                f"rates of training are relative to the first losses, which must be positive, got {self.first}"
-            )
-        rates = [now / then for now, then in zip(losses, self.first, strict=True)]
+        if not self.first.any():
+            if not all(loss > 0 for loss in losses):
+                raise ValueError(
+                    f"rates of training are relative to the first losses, which must be positive, got {losses}"
+                )
+            self.first.copy_(ops.tensor(losses, dtype=float64))
+        rates = [now / then for now, then in zip(losses, self.first.tolist(), strict=True)]
         weighted = [w * n for w, n in zip(self.weights.tolist(), norms, strict=True)]
         mean_rate, mean = sum(rates) / len(rates) or 1.0, sum(weighted) / len(weighted)
         gaps = [g - mean * (rate / mean_rate) ** self.alpha for g, rate in zip(weighted, rates, strict=True)]
         return [norm * ((gap > 0) - (gap < 0)) for norm, gap in zip(norms, gaps, strict=True)]
 
     def renormalize(self) -> None:
-        """Make the sum of the weights the number of tasks again."""
+        """Make the sum of the weights the number of tasks again, and none of them negative.
+
+        Raises:
+            RuntimeError: if none is positive: a step of the weights was far too large.
+        """
         with no_grad():
+            if not (self.weights > 0).any():
+                raise RuntimeError(
+                    f"no weight of {self.weights.tolist()} is positive: lower the learning rate of GradNorm's weights"
+                )
             self.weights.clamp_(min=0.0).mul_(len(self.weights) / self.weights.sum())

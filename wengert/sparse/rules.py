@@ -155,6 +155,17 @@ def _pow(input: Any, other: Any) -> Any:
     return made(ops.pow(entries(given), other), _pattern(given))
 
 
+def _clamp(input: Any, min: Any = None, max: Any = None) -> Any:
+    """Between bounds that leave zero as it is."""
+    numbers = [bound for bound in (min, max) if bound is not None]
+    if not all(isinstance(bound, int | float) for bound in numbers):
+        return NotImplemented
+    if not ((min is None or min <= 0) and (max is None or max >= 0)):
+        return NotImplemented
+    given = _unique(input)
+    return made(ops.clamp(entries(given), min, max), _pattern(given))
+
+
 # ---- of dimensions
 
 
@@ -196,7 +207,8 @@ def _vector_norm(x: Any, ord: Any = 2, dim: Any = None, keepdim: Any = False, dt
 RULES.update({name: _mapped(name, additive=True) for name in ADDITIVE if name != "clone"})
 RULES.update({name: _mapped(name, additive=False) for name in ZERO_AT_ZERO})
 RULES.update({
-    "add": _add, "addmm": products.addmm, "cast": _cast, "clone": _clone, "copied": _copied, "expand": _expand, "fill": _fill,
+    "add": _add, "addmm": products.addmm, "cast": _cast, "clamp": _clamp,
+    "clone": _clone, "copied": _copied, "expand": _expand, "fill": _fill,
     "linalg_vector_norm": _vector_norm, "sum_to_size": _expand,
     "linear": products.linear, "matmul": products.matmul, "mul": _mul, "pow": _pow, "sub": _sub, "sum": summed,
     "true_divide": _true_divide,
