@@ -86,6 +86,8 @@ def test_dtypes_are_given(given: Any, cells: list[str], want: Any) -> None:
 def test_quotes_blank_lines_and_dialects() -> None:
     table = read_csv(text('a, "b,c"', '1, "x ""y"""', "", "2, z"))
     assert (list(table), table["a"].tolist(), table.words("b,c")) == (["a", "b,c"], [1, 2], ['x "y"', "z"])
+    with pytest.warns(UserWarning, match=r"one column, 'a;b'; if ';' stands between its columns, give delimiter=';'"):
+        assert list(read_csv(text("a;b", "1;2"))) == ["a;b"]
     table = read_csv(text("1;2", "3;4"), names=["a", "b"], delimiter=";", columns=["b"])
     assert {name: column.tolist() for name, column in table.items()} == {"b": [2, 4]}
 

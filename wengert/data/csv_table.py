@@ -2,11 +2,13 @@
 
 import csv
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import IO, Any, Literal, NamedTuple
 
 from wengert.array.dtype import DType
+from wengert.core.place import stacklevel
 from wengert.data.dataset import IterableDataset
 from wengert.data.schema import MISSING, Column, Kinds, Schema, column_of, parse
 from wengert.data.table import Table, TableDataset
@@ -18,6 +20,7 @@ Source = str | os.PathLike[str] | IO[str]
 Given = Mapping[str, DType | Column | Literal["category"]]
 Missing = Literal["error", "drop"] | Mapping[str, Any]
 
+_DELIMITERS = (";", "\t", "|")  # that other files have
 _ROWS = 1024  # that a scan or a stream holds at once
 
 
@@ -256,6 +259,13 @@ class _File:
         first = next(lines, None)
         if first is None:
             raise ValueError(f"{self.name} is empty")
+        other = [mark for mark in _DELIMITERS if mark in first.cells[0] and mark != self.delimiter]
+        if len(first.cells) == 1 and other:
+            warnings.warn(
+                f"{self.name} has one column, {first.cells[0]!r}; if {other[0]!r} stands between its columns, give "
+                f"delimiter={other[0]!r}",
+                stacklevel=stacklevel(),
+            )
         return [cell.strip() for cell in first.cells]
 
     def _check_names(self) -> None:
