@@ -226,6 +226,30 @@ def test_an_error_comes_with_the_worker_s_trace() -> None:
     wait_until_gone()
 
 
+@WORKERS
+def test_a_sample_that_stops_an_iteration_is_an_error_that_names_it(workers: int) -> None:
+    class Stopping(Squares):
+        def __getitem__(self, i: int) -> int:
+            return next(iter([])) if i == 3 else i
+
+    with pytest.raises(RuntimeError, match="sample 3 of Stopping raised StopIteration"):
+        list(DataLoader(Stopping(), batch_size=2, num_workers=workers))
+
+
+def test_an_error_of_a_stream_says_how_far_it_was() -> None:
+    class Broken(IterableDataset[int]):
+        def __iter__(self) -> Any:
+            yield from (1, 2)
+            raise ValueError("no more")
+
+    with pytest.raises(ValueError, match="no more") as error:
+        list(DataLoader(Broken(), batch_size=2, num_workers=1))
+    assert error.value.__notes__ == [
+        "after sample 1 of the stream Broken",
+        "in worker 0 of a DataLoader, making batch 1",
+    ]
+
+
 def test_leaving_early_ends_the_workers() -> None:
     for _ in DataLoader(Squares(1000), num_workers=3):
         break

@@ -37,6 +37,8 @@ class IndexFetcher:
     def _sample(self, index: Any) -> Any:
         try:
             return self.dataset[index]
+        except StopIteration as error:  # would end the loop over the loader, or be taken for an error of it
+            raise RuntimeError(f"sample {index} of {type(self.dataset).__name__} raised StopIteration") from error
         except Exception as error:
             error.add_note(f"making sample {index} of {type(self.dataset).__name__}")
             raise

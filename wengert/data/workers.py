@@ -87,7 +87,8 @@ class Worker:
                     self.init(self.number)
             return fetch(request)
         except Exception as error:
-            error.add_note(f"in worker {self.number} of a DataLoader, making batch {number} of {request}")
+            of = "" if request is None else f" of {request}"  # a stream is asked for its next batch
+            error.add_note(f"in worker {self.number} of a DataLoader, making batch {number}{of}")
             raise
         finally:
             _current.info = None
