@@ -391,6 +391,33 @@ def test_a_state_of_another_shape_is_refused(groups: list[list[int]]) -> None:
         optim.SGD([parameter([1.0])]).load_state_dict(other.state_dict())
 
 
+def stepped(make: Any, *shape: int) -> optim.Optimizer:
+    """An optimiser of one parameter after a step."""
+    p = nn.Parameter(wg.ones(*shape))
+    o = make([p])
+    p.grad = wg.ones(*shape)
+    o.step()
+    return o
+
+
+@pytest.mark.parametrize(
+    ("saved", "loading", "shape", "match"),
+    [
+        (lambda p: optim.SGD(p, momentum=0.9), optim.Adam, (2,), r"no state of Adam, which has 'exp_avg' .*'momentum"),
+        (optim.Adam, lambda p: optim.SGD(p, momentum=0.9), (2,), r"no state of SGD.*it has 'step', 'exp_avg', 'exp_avg_sq'"),
+        (optim.Adam, optim.Adam, (3,), r"parameter 0 .* 'exp_avg' has shape \(2,\), the parameter \(3,\)"),
+        (optim.Adagrad, optim.Adagrad, (1, 2), r"'sum' has shape \(2,\), the parameter \(1, 2\)"),
+    ],
+)  # fmt: skip
+def test_a_state_of_another_optimizer_or_parameter_is_refused(saved: Any, loading: Any, shape: Any, match: str) -> None:
+    """Large moments of as many elements would be taken in the wrong order without a word."""
+    state, o = stepped(saved, 2).state_dict(), stepped(loading, *shape)
+    before = copy.deepcopy(o.state_dict())
+    with pytest.raises(ValueError, match=match):
+        o.load_state_dict(state)
+    assert repr(o.state_dict()) == repr(before)
+
+
 def test_options_that_a_state_lacks_keep_their_values() -> None:
     """An older version's state lacks options that came later."""
     p = parameter([1.0])

@@ -226,6 +226,12 @@ class Optimizer:
                 self.update(group)
         return loss
 
+    def moments(self, group: Group) -> tuple[str, ...]:
+        """The names of the tensors in the state of a parameter of the group that have its shape; a state that is loaded is
+        held to them.
+        """
+        return ()
+
     def update(self, group: Group) -> None:
         """Change the parameters of one group; called without recording."""
         raise NotImplementedError(f"{type(self).__name__} defines neither update() nor step()")
@@ -283,7 +289,8 @@ class Optimizer:
         Options that the state lacks, as that of an older version does, keep their values.
 
         Raises:
-            ValueError: if the numbers of groups, or of parameters in a group, differ.
+            ValueError: if the numbers of groups, or of parameters in a group, differ; if a parameter's state is that of another
+                optimiser, or of a parameter of another shape.
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"load_state_dict() takes a dictionary, got {type(state_dict).__name__}")
@@ -304,17 +311,38 @@ class Optimizer:
                     f"{len(new['params'])}"
                 )
         by_number = dict(zip(chain.from_iterable(group["params"] for group in saved), self._params(), strict=True))
+        groups = [
+            {**{option: new[option] for option in self.defaults if option in new}, **old, "params": new["params"]}
+            for old, new in zip(saved, self.param_groups, strict=True)
+        ]
+        for old, group in zip(saved, groups, strict=True):
+            self._check_state(packed["state"], old["params"], group)
         self.state = defaultdict(dict)
         for number, values in packed["state"].items():
             param = by_number.get(number)
             key: Any = number if param is None else param
             self.state[key] = {n: _restored(v, None if n in self.scalars else param) for n, v in values.items()}
-        self.param_groups = [
-            {**{option: new[option] for option in self.defaults if option in new}, **old, "params": new["params"]}
-            for old, new in zip(saved, self.param_groups, strict=True)
-        ]
+        self.param_groups = groups
         for hook in self._load_post.values():
             hook(self)
+
+    def _check_state(self, state: Mapping[Any, Any], numbers: list[Any], group: Group) -> None:
+        """Raise ValueError for a saved state that does not fit the parameters of a group."""
+        for number, param in zip(numbers, group["params"], strict=True):
+            values = state.get(number) or {}
+            for name in self.moments(group) if values else ():
+                moment = values.get(name)
+                if not isinstance(moment, Tensor):
+                    raise ValueError(
+                        f"the state of parameter {number} is no state of {type(self).__name__}, which has {name!r} there: "
+                        f"it has {', '.join(map(repr, values))}"
+                    )
+                if tuple(moment.shape) != tuple(param.shape):
+                    raise ValueError(
+                        f"the state of parameter {number} is that of another one: its {name!r} has shape "
+                        f"{tuple(moment.shape)}, the parameter {tuple(param.shape)}; give the parameters in "
+                        "the order in which they were saved"
+                    )
 
     def __repr__(self) -> str:
         text = f"{type(self).__name__} ("
