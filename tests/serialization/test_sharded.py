@@ -147,8 +147,15 @@ def test_damaged_indices(text: str, match: str, tmp_path: Path) -> None:
 
 
 def test_no_index(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(
+        FileNotFoundError, match=r"holds neither model\.safetensors\.index\.json nor model\.safetensors"
+    ):
         load_sharded(tmp_path)
+    save_file({"a": wg.ones(1), "b": wg.zeros(2)}, tmp_path / "model.safetensors")
+    found = load_sharded(tmp_path)
+    assert {name: tensor.tolist() for name, tensor in found.items()} == {"a": [1.0], "b": [0.0, 0.0]}
+    assert [sorted(part) for part in found.shards()] == [["a", "b"]]
+    assert load_sharded(str(tmp_path))["a"].tolist() == [1.0]
 
 
 def test_a_crash_leaves_the_old_model_and_success_removes_it(tmp_path: Path, monkeypatch: Any) -> None:

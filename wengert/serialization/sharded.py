@@ -20,6 +20,7 @@ from wengert.serialization.tensors import check, pieces, read_tensor
 __all__ = ["ShardedTensors", "load_sharded", "save_sharded"]
 
 _INDEX = "model.safetensors.index.json"
+_WHOLE = "model.safetensors"  # what a model in one file is called
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
@@ -83,15 +84,17 @@ def load_sharded(path: Path, *, verify: bool = True) -> ShardedTensors:
     to leaves the file as it is.
 
     Args:
-        path: the folder, or the index itself. verify: compare the checksum of a tensor when it is asked for.
+        path: the folder, or the index itself. A folder without an index may hold one file, ``model.safetensors``, as small
+            models do. verify: compare the checksum of a tensor when it is asked for.
 
     Returns:
         A mapping from names to tensors, which ``load_state_dict`` takes. :meth:`ShardedTensors.shards` gives the tensors
         file by file: ``for part in found.shards(): model.load_state_dict(part, strict=False)``.
 
     Raises:
-        FileNotFoundError: if there is no index, or a file that it names is not there. ValueError: if the index is damaged or
-            names a file outside its folder; when a tensor is read, if the file is damaged, lacks it, or holds others.
+        FileNotFoundError: if there is no index and no such file, or a file that the index names is not there.
+        ValueError: if the index is damaged or names a file outside its folder; when a tensor is read, if the file is damaged,
+            lacks it, or holds others.
 
     Example:
         >>> import tempfile
@@ -104,12 +107,23 @@ def load_sharded(path: Path, *, verify: bool = True) -> ShardedTensors:
     """
     check_file("load_sharded", path, "")
     index = os.path.join(path, _INDEX) if os.path.isdir(path) else os.fspath(path)
-    files = _files(index)
     folder = os.path.dirname(index)
+    if os.path.isdir(path) and not os.path.exists(index):
+        return ShardedTensors(folder, _only_file(folder, verify), verify)
+    files = _files(index)
     for file in sorted(set(files.values())):
         if not os.path.isfile(os.path.join(folder, file)):
             raise FileNotFoundError(f"{index} names the file {file!r}, which is not there")
     return ShardedTensors(folder, files, verify)
+
+
+def _only_file(folder: str, verify: bool) -> dict[str, str]:
+    """The names in the one file of a folder without an index, and that file."""
+    path = os.path.join(folder, _WHOLE)
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"the folder {folder!r} holds neither {_INDEX} nor {_WHOLE}")
+    with opened(path, mapped=True) as source:
+        return dict.fromkeys(parse(source, verify).entries, _WHOLE)
 
 
 def _files(index: str) -> dict[str, str]:
