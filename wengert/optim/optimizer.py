@@ -312,7 +312,7 @@ class Optimizer:
                 )
         by_number = dict(zip(chain.from_iterable(group["params"] for group in saved), self._params(), strict=True))
         groups = [
-            {**{option: new[option] for option in self.defaults if option in new}, **old, "params": new["params"]}
+            {**old, **{option: new[option] for option in self.defaults if option not in old}, "params": new["params"]}
             for old, new in zip(saved, self.param_groups, strict=True)
         ]
         for old, group in zip(saved, groups, strict=True):
