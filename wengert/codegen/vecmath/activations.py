@@ -6,7 +6,7 @@ Worst errors measured, in ulp: sigmoid 1.5, silu 1.7, softplus and log_sigmoid 1
 import math
 from typing import Final
 
-from wengert.codegen.vecmath.exponential import LOWEST, power_part, reduce
+from wengert.codegen.vecmath.exponential import LOWEST, growth, power_part, reduce
 from wengert.codegen.vecmath.logarithm import log1p_of_pair
 from wengert.codegen.vecmath.parts import (
     Pair,
@@ -35,14 +35,15 @@ def _sigmoid_times(factor: Scalar | None, x: Scalar, extra: Scalar | None = None
     """
     size, negative = -absolute(x), x.lt(0.0)
     n, r, low = reduce(size)
-    growth = _growth(r, low, None if extra is None else select(negative, extra, -extra))
-    e = (growth + 1.0) * power_of_two(n[1], format_of(x))
+    grown = growth(r) if extra is None else _growth(r, low, select(negative, extra, -extra))
+    power = power_of_two(n[1], format_of(x))
+    e = fma(grown, power, power)
     high, low = fast_two_sum(const(1.0, x.dtype), e)
     numerator = select(negative, e, 1.0)
     q = numerator / high
     inverse = fma(high, -8 / 17, 24 / 17)  # of a number in [1, 2], within 1/17
-    correction = fma(-q, low, fma(-q, high, numerator)) * inverse
-    usual = q + correction if factor is None else fma(factor, q, factor * correction)
+    residual = fma(-q, low, fma(-q, high, numerator))
+    usual = fma(residual, inverse, q) if factor is None else fma(factor, q, factor * residual * inverse)
     limit = const(1.0, x.dtype) if factor is None else factor
     return rarely(size.lt(NORMAL_FROM[x.dtype]), select(x.gt(0.0), limit, _tail(limit, x, extra)), usual)
 

@@ -24,7 +24,7 @@ from wengert.codegen.vecmath.parts import (
 )  # fmt: skip
 from wengert.loops.scalar import Scalar, make, select
 
-__all__ = ["bounded", "exp", "exp2", "expm1", "power_part", "reduce"]
+__all__ = ["bounded", "exp", "exp2", "expm1", "growth", "power_part", "reduce"]
 
 LOG2_E: Final = 1 / math.log(2)
 
@@ -59,6 +59,11 @@ def power_part(r: Scalar) -> Scalar:
     return r * r * polynomial(r, EXP[r.dtype])
 
 
+def growth(r: Scalar) -> Scalar:
+    """Return exp(r) - 1 for |r| ≤ ln 2 / 2, where its error matters beside 1."""
+    return fma(r * r, polynomial(r, EXP[r.dtype]), r)
+
+
 def bounded(x: Scalar) -> Scalar:
     """Return x inside the bounds beyond which exp is 0 or infinite."""
     return above(below(x, HIGHEST[x.dtype]), LOWEST[x.dtype])
@@ -67,7 +72,7 @@ def bounded(x: Scalar) -> Scalar:
 def exp(x: Scalar) -> Scalar:
     """exp(x)."""
     n, r, _ = reduce(bounded(x))
-    return scale((r + power_part(r)) + 1.0, n)
+    return scale(growth(r) + 1.0, n)
 
 
 def exp2(x: Scalar) -> Scalar:
