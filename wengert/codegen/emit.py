@@ -6,6 +6,7 @@ is that of the parallel loops at the top of the kernel, counted row by row; a ke
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -232,10 +233,17 @@ class Emitter(Expressions):
         self.finish_folds(loop, copies)
 
     def iterations(self, loop: Loop, start: Any, stop: Any, copies: list[dict[tuple[str, int], Any]]) -> None:
-        """Emit the iterations of a loop that has some."""
+        """Emit the iterations of a loop that has some.
+
+        The vectors of a step are one of as many lanes, where nothing is accumulated: its parts do not wait for each other.
+        """
         step, chunk = loop.lanes * loop.step, loop.lanes * loop.unroll * loop.step
+        together = replace(loop, lanes=loop.lanes * loop.unroll) if loop.lanes > 1 and not loop.folds else None
 
         def whole(i: Any) -> None:
+            if together is not None:
+                self.iteration(together, i, {}, None)
+                return
             for copy, accumulators in enumerate(copies):
                 at = i if copy == 0 else self.builder.add(i, ir.Constant(I64, copy * step), flags=["nsw"])
                 self.iteration(loop, at, accumulators, None)

@@ -46,7 +46,8 @@ class Expression:
         self.numbers = tuple((i, self.kinds[i] or "") for i in numbers)
         self.arrays = tuple(i for i, k in enumerate(kinds) if k is not None and i not in numbers)
         self.lanes, self.unroll = _shape(self.scalars)
-        self.key = f"pointwise {fingerprint(*self.scalars)} {self.dtypes} {self.kinds} {self.numbers} {self.lanes}"
+        shape = self.dtypes, self.kinds, self.numbers, self.lanes, self.unroll
+        self.key = f"pointwise {fingerprint(*self.scalars)} {shape}"
         self.kernels: Recent[Any, Ahead[Launcher]] = Recent(VARIANTS)
 
     def plan(self, arguments: Sequence[Any], outs: Sequence[Any] | None) -> "Plan | None":
@@ -158,7 +159,8 @@ def _writable(outs: Sequence[Any], dtypes: Sequence[Any], arrays: Sequence[Any],
 def _shape(scalars: Sequence[Scalar]) -> tuple[int, int]:
     """Return how many elements of the widest dtype in expressions a vector holds, and how many vectors a step takes.
 
-    Short expressions take several, so that the loop itself costs little; long ones have enough to do in one.
+    Short expressions take several, so that the loop itself costs little. Long ones wait for results more than for a unit to
+    compute them: two vectors at once fill the gaps, and more would not find registers.
     """
     widest, stack, seen = 8, list(scalars), set(scalars)
     while stack:
@@ -167,7 +169,7 @@ def _shape(scalars: Sequence[Scalar]) -> tuple[int, int]:
         stack += [a for a in node.args if a not in seen]
         seen.update(node.args)
     short = len(seen) <= SHORT and not any(n.op in UNARY_MATH or n.op in BINARY_MATH for n in seen)
-    return max(2, host().vector_bytes * 8 // widest), 4 if short else 1
+    return max(2, host().vector_bytes * 8 // widest), 4 if short else 2
 
 
 @lru_cache(maxsize=PLANS)
