@@ -400,6 +400,8 @@ def check_range(owner: str, **options: tuple[Any, float, float | None]) -> None:
     for name, (value, least, limit) in options.items():
         if not isinstance(value, int | float | np.integer | np.floating | Tensor):
             raise TypeError(f"{owner}: {name} must be a number, got {value!r}")
+        if isinstance(value, Tensor) and value.numel() != 1:
+            raise ValueError(f"{owner}: {name} must be one number, got a tensor of shape {tuple(value.shape)}")
         given = number(value)
         if not (given >= least and (limit is None or given < limit)):
             wanted = f"at least {least:g}" if limit is None else f"at least {least:g} and below {limit:g}"

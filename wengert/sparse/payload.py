@@ -2,7 +2,7 @@
 
 ``made`` puts entries, an ordinary tensor, into a pattern; ``entries`` takes them out again. Each is the other's derivative,
 so everything else that there is for sparse tensors is written with dense operators on entries, and differentiated as such.
-The gradient of a sparse tensor therefore lies on its own pattern.
+The gradient of a sparse tensor therefore lies on its own pattern, where each position stands once.
 """
 
 from collections.abc import Callable
@@ -179,13 +179,24 @@ MADE = _linear(
 )  # fmt: skip
 ENTRIES = _linear(
     _entries, "values", lambda input, pattern: Spec((pattern.count, *pattern.dense_shape), input.dtype),
-    {"input": lambda g, pattern: made(g, pattern)},
+    {"input": lambda g, pattern: _placed(g, pattern)},
 )  # fmt: skip
 
 
 def made(values: Any, pattern: Pattern) -> Any:
     """Return the sparse tensor with entries ``values``, (count, *dense dimensions), in a pattern; it shares their memory."""
     return apply(MADE, values, pattern, captured=pattern.captured)
+
+
+def _placed(g: Any, pattern: Pattern) -> Any:
+    """Return the gradient of entries as that of their tensor: entries at one position have it in common, once."""
+    if not pattern.coalesced:
+        merged, groups = pattern.coo.merged
+        if merged.count < pattern.count:
+            first = np.empty(merged.count, np.int64)
+            first[groups[::-1]] = np.arange(pattern.count)[::-1]
+            return made(ops.take_rows(g, from_array(first)), merged)
+    return made(g, pattern)
 
 
 def entries(tensor: Any) -> Any:
