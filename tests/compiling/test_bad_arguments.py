@@ -93,8 +93,6 @@ LATE = {
     "one_hot": lambda x, i: F.one_hot(i, 4),
     "inv": lambda x, i: wg.linalg.inv(x.t() @ x * 0),
     "cholesky": lambda x, i: wg.linalg.cholesky(x.t() @ x * -1),
-    "interpolate": lambda x, i: F.interpolate(x[None], 3, mode="cubic"),
-    "pad": lambda x, i: F.pad(x[None], (9, 0), mode="reflect"),
 }
 
 

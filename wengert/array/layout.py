@@ -57,7 +57,7 @@ def memory_order(name: str, value: Any, ndim: int) -> tuple[int, ...] | None:
     """
     if value is None or value is contiguous_format or value is preserve_format:
         return None
-    if value not in _RANKS:
+    if not isinstance(value, memory_format) or value not in _RANKS:
         raise TypeError(
             f"{name}(): memory_format must be wengert.contiguous_format, preserve_format, channels_last or "
             f"channels_last_3d, got {value!r}"

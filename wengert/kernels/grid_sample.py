@@ -18,7 +18,14 @@ from wengert.kernels.precision import in_float32
 from wengert.kernels.resize import cubic_slopes, cubic_weights
 from wengert.kernels.scatter import accumulate_rows
 
-__all__ = ["PaddingMode", "SampleMode", "grid_sample", "grid_sample_grid_grad", "grid_sample_input_grad"]
+__all__ = [
+    "PaddingMode",
+    "SampleMode",
+    "check_sampling",
+    "grid_sample",
+    "grid_sample_grid_grad",
+    "grid_sample_input_grad",
+]
 
 Array = NDArray[Any]
 SampleMode = Literal["bilinear", "nearest", "bicubic"]
@@ -139,6 +146,40 @@ def grid_sample_grid_grad(
     return np.ascontiguousarray(out.T).reshape(grid.shape)
 
 
+def check_sampling(
+    name: str,
+    shape: Sequence[int],
+    grid_shape: Sequence[int],
+    mode: SampleMode,
+    padding_mode: PaddingMode,
+    g_shape: Sequence[int] | None = None,
+) -> None:
+    """Raise what :func:`grid_sample` raises, for arrays of some shapes.
+
+    Args:
+        name: of the kernel, for messages. shape, grid_shape: of the image and of the grid.
+        mode, padding_mode: as in :func:`grid_sample`. g_shape: of a cotangent of the samples, if there is one.
+
+    Example:
+        >>> check_sampling("grid_sample", (1, 3, 4, 4), (1, 2, 2, 2), "bicubic", "border")
+    """
+    dims = len(shape) - 2
+    if mode not in ("bilinear", "nearest", "bicubic") or padding_mode not in ("zeros", "border", "reflection"):
+        raise ValueError(f"{name}: there is no mode {mode!r} with padding_mode {padding_mode!r}")
+    if dims not in (2, 3) or len(grid_shape) != dims + 2 or grid_shape[-1] != dims or grid_shape[0] != shape[0]:
+        raise ShapeError(
+            f"{name}: x (N, C, H, W) takes a grid (N, h, w, 2), x (N, C, D, H, W) a grid (N, d, h, w, 3); "
+            f"got {tuple(shape)} and {tuple(grid_shape)}"
+        )
+    if mode == "bicubic" and dims != 2:
+        raise ShapeError(f"{name}: mode 'bicubic' is for images, got x of shape {tuple(shape)}")
+    if any(size < 1 for size in shape[2:]):
+        raise ShapeError(f"{name}: cannot sample from an empty array, got shape {tuple(shape)}")
+    expected = (*shape[:2], *grid_shape[1:-1])
+    if g_shape is not None and tuple(g_shape) != expected:
+        raise ShapeError(f"{name}: expected a cotangent of shape {expected}, got {tuple(g_shape)}")
+
+
 def _all_taps(
     name: str,
     shape: Sequence[int],
@@ -149,21 +190,8 @@ def _all_taps(
     g_shape: Sequence[int] | None = None,
 ) -> list[Taps]:
     """Check the arguments and return the taps of each spatial dimension."""
+    check_sampling(name, shape, grid.shape, mode, padding_mode, g_shape)
     dims = len(shape) - 2
-    if mode not in ("bilinear", "nearest", "bicubic") or padding_mode not in ("zeros", "border", "reflection"):
-        raise ValueError(f"{name}: there is no mode {mode!r} with padding_mode {padding_mode!r}")
-    if dims not in (2, 3) or grid.ndim != dims + 2 or grid.shape[-1] != dims or len(grid) != shape[0]:
-        raise ShapeError(
-            f"{name}: x (N, C, H, W) takes a grid (N, h, w, 2), x (N, C, D, H, W) a grid (N, d, h, w, 3); "
-            f"got {tuple(shape)} and {grid.shape}"
-        )
-    if mode == "bicubic" and dims != 2:
-        raise ShapeError(f"{name}: mode 'bicubic' is for images, got x of shape {tuple(shape)}")
-    if any(size < 1 for size in shape[2:]):
-        raise ShapeError(f"{name}: cannot sample from an empty array, got shape {tuple(shape)}")
-    expected = (*shape[:2], *grid.shape[1:-1])
-    if g_shape is not None and tuple(g_shape) != expected:
-        raise ShapeError(f"{name}: expected a cotangent of shape {expected}, got {tuple(g_shape)}")
     flat = grid.reshape(len(grid), math.prod(grid.shape[1:-1]), dims)
     return [
         _taps(flat[..., dims - 1 - dim], size, mode, padding_mode, align_corners) for dim, size in enumerate(shape[2:])

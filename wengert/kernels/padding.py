@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from wengert.errors import ShapeError
 from wengert.kernels.windows import along
 
-__all__ = ["EdgeMode", "pad_constant", "pad_constant_transpose", "pad_edges", "pad_edges_transpose"]
+__all__ = ["EdgeMode", "check_edges", "pad_constant", "pad_constant_transpose", "pad_edges", "pad_edges_transpose"]
 
 Array = NDArray[Any]
 EdgeMode = Literal["reflect", "replicate", "circular"]
@@ -76,14 +76,13 @@ def pad_edges(x: Array, pads: Sequence[tuple[int, int]], mode: EdgeMode) -> Arra
         >>> pad_edges(np.arange(4), [(2, 1)], "circular")
         array([2, 3, 0, 1, 2, 3, 0])
     """
-    _padded_sizes("pad_edges", x.shape, pads)
+    check_edges(x.shape, pads, mode)
     if mode == "circular" and any(min(pair) < 0 for pair in pads):
         removed, added = _split(pads)
         return pad_edges(pad_constant(x, removed), added, mode)
     for axis, (before, after) in enumerate(pads, x.ndim - len(pads)):
         if before or after:
             size = x.shape[axis]
-            _check_edge(size, before, after, mode, axis)
             middle = x[along(axis, _middle(size, before, after))]
             edges = [x.take(_sources(size, edge, mode), axis) for edge in _edges(size, before, after)]
             x = np.concatenate([edges[0], middle, edges[1]], axis)
@@ -101,13 +100,14 @@ def pad_edges_transpose(g: Array, pads: Sequence[tuple[int, int]], mode: EdgeMod
         >>> pad_edges_transpose(np.ones(7), [(2, 1)], "reflect")
         array([1., 2., 3., 1.])
     """
+    whole = [(0, 0)] * (g.ndim - len(pads)) + list(pads)
+    check_edges([n - before - after for n, (before, after) in zip(g.shape, whole, strict=True)], pads, mode)
     if mode == "circular" and any(min(pair) < 0 for pair in pads):
         removed, added = _split(pads)
         return pad_constant_transpose(pad_edges_transpose(g, added, mode), removed)
     for axis, (before, after) in reversed(list(enumerate(pads, g.ndim - len(pads)))):
         if before or after:
             size = g.shape[axis] - before - after
-            _check_edge(size, before, after, mode, axis)
             g = _fold_edges(g, axis, size, before, after, mode)
     return g.copy() if not any(before or after for before, after in pads) else g
 
@@ -150,9 +150,26 @@ def _sources(size: int, positions: NDArray[np.intp], mode: EdgeMode) -> NDArray[
     return np.where(positions < 0, -positions, 2 * (size - 1) - positions)
 
 
-def _check_edge(size: int, before: int, after: int, mode: EdgeMode, axis: int) -> None:
+def check_edges(shape: Sequence[int], pads: Sequence[tuple[int, int]], mode: EdgeMode) -> None:
+    """Raise what :func:`pad_edges` raises, for an array of some shape.
+
+    Example:
+        >>> check_edges((4,), [(3, 3)], "reflect")
+    """
     if mode not in ("reflect", "replicate", "circular"):
         raise ValueError(f"pad_edges: mode must be 'reflect', 'replicate' or 'circular', got {mode!r}")
+    _padded_sizes("pad_edges", shape, pads)
+    for axis, (before, after) in enumerate(pads, len(shape) - len(pads)):
+        if mode == "circular":  # of what is left
+            left = shape[axis] + min(before, 0) + min(after, 0)
+            _check_edge(left, max(before, 0), max(after, 0), mode, axis)
+        else:
+            _check_edge(shape[axis], before, after, mode, axis)
+
+
+def _check_edge(size: int, before: int, after: int, mode: EdgeMode, axis: int) -> None:
+    if not (before or after):
+        return
     most = {"reflect": size - 1, "replicate": None if size else 0, "circular": size}[mode]
     if most is not None and max(before, after) > most:
         raise ShapeError(

@@ -21,12 +21,16 @@ from wengert.kernels.windows import along, check_geometry, taps
 __all__ = [
     "avg_pool",
     "avg_pool_input_grad",
+    "check_divisor",
+    "check_places",
+    "check_taken",
     "divided",
     "max_pool",
     "max_pool_gather",
     "max_pool_input_grad",
     "max_unpool",
     "pool_count",
+    "pool_counts",
 ]
 
 Array = NDArray[Any]
@@ -81,7 +85,7 @@ def max_pool(
         >>> max_pool(np.array([1.0, 3.0, 2.0, 5.0]), [2], [2], [0], [1])
         (array([3., 5.]), array([1, 3]))
     """
-    counts = _counts("max_pool", x.shape, kernel, stride, padding, dilation, ceil_mode)
+    counts = pool_counts("max_pool", x.shape, kernel, stride, padding, dilation, ceil_mode)
     if x.dtype.kind == "c":
         raise DTypeError(f"max_pool: complex numbers have no maximum, got {x.dtype}")
     n = len(kernel)
@@ -145,8 +149,7 @@ def max_pool_gather(x: Array, indices: Array, spatial_dims: int) -> Array:
         array([3., 5.])
     """
     batch = x.ndim - spatial_dims
-    if indices.ndim != x.ndim or indices.shape[:batch] != x.shape[:batch]:
-        raise ShapeError(f"max_pool_gather: indices of shape {indices.shape} do not fit x of shape {x.shape}")
+    check_taken(x.shape, indices.shape, spatial_dims)
     positions = _plane_positions("max_pool_gather", indices, indices, x.shape[batch:])
     return np.ascontiguousarray(x).reshape(-1).take(positions).reshape(indices.shape)
 
@@ -196,7 +199,7 @@ def avg_pool(
         >>> avg_pool(np.array([1.0, 3.0, 2.0, 6.0]), [2], [2], [1])
         array([0.5, 2.5, 3. ])
     """
-    counts = _counts("avg_pool", x.shape, kernel, stride, padding, [1] * len(kernel), ceil_mode)
+    counts = pool_counts("avg_pool", x.shape, kernel, stride, padding, [1] * len(kernel), ceil_mode)
     batch = x.ndim - len(kernel)
     divisors = _divisors(x.shape[batch:], counts, kernel, stride, padding, count_include_pad, divisor_override)
     sums = x
@@ -230,7 +233,7 @@ def avg_pool_input_grad(
     """
     batch = g.ndim - len(kernel)
     x_shape = (*g.shape[:batch], *spatial_shape)
-    counts = _counts("avg_pool_input_grad", x_shape, kernel, stride, padding, [1] * len(kernel), ceil_mode)
+    counts = pool_counts("avg_pool_input_grad", x_shape, kernel, stride, padding, [1] * len(kernel), ceil_mode)
     if g.shape[batch:] != counts:
         raise ShapeError(
             f"avg_pool_input_grad: expected a cotangent of shape {(*g.shape[:batch], *counts)}, got {g.shape}"
@@ -318,12 +321,46 @@ def _blocks(x: Array, spatial_dims: int) -> Iterator[tuple[slice, ...]]:
 
 def _plane_positions(name: str, x: Array, indices: Array, spatial_shape: Sequence[int]) -> NDArray[np.intp]:
     """Return the flat positions of ``indices`` in an array of shape ``(*batch, *spatial_shape)``, in one row."""
-    if indices.shape != x.shape:
-        raise ShapeError(f"{name}: indices of shape {indices.shape} do not fit an array of shape {x.shape}")
+    check_places(name, x.shape, indices.shape, spatial_shape)
     batch, size = x.ndim - len(spatial_shape), math.prod(spatial_shape)
     planes = math.prod(x.shape[:batch])
     positions = checked_index(name, indices, batch, size).reshape(planes, math.prod(x.shape[batch:]))
     return (positions + (np.arange(planes) * size)[:, None]).reshape(-1)
+
+
+def check_taken(shape: Sequence[int], indices_shape: Sequence[int], spatial_dims: int) -> None:
+    """Raise ShapeError unless indices have the dimensions of an array, with other spatial sizes.
+
+    Example:
+        >>> check_taken((2, 3), (2, 5), 1)
+    """
+    batch = len(shape) - spatial_dims
+    if len(indices_shape) != len(shape) or tuple(indices_shape[:batch]) != tuple(shape[:batch]):
+        raise ShapeError(
+            f"max_pool_gather: indices of shape {tuple(indices_shape)} do not fit x of shape {tuple(shape)}"
+        )
+
+
+def check_places(name: str, shape: Sequence[int], indices_shape: Sequence[int], spatial_shape: Sequence[int]) -> None:
+    """Raise ShapeError unless there is an index for each element, and a size for each spatial dimension.
+
+    Example:
+        >>> check_places("max_unpool", (2, 3), (2, 3), (4,))
+    """
+    if tuple(indices_shape) != tuple(shape):
+        raise ShapeError(f"{name}: indices of shape {tuple(indices_shape)} do not fit an array of shape {tuple(shape)}")
+    if any(n < 0 for n in spatial_shape) or len(spatial_shape) > len(shape):
+        raise ShapeError(f"{name}: {tuple(spatial_shape)} is no spatial shape for an array of shape {tuple(shape)}")
+
+
+def check_divisor(divisor_override: int | None) -> None:
+    """Raise ValueError for a number that nothing can be divided by.
+
+    Example:
+        >>> check_divisor(3)
+    """
+    if divisor_override == 0:
+        raise ValueError("avg_pool: divisor_override must not be 0")
 
 
 def _divisors(
@@ -337,8 +374,7 @@ def _divisors(
 ) -> NDArray[np.intp]:
     """Return the number that each sum is divided by."""
     if divisor_override is not None:
-        if divisor_override == 0:
-            raise ValueError("avg_pool: divisor_override must not be 0")
+        check_divisor(divisor_override)
         return np.asarray(divisor_override)
     lengths = []
     for size, count, k, s, p in zip(sizes, counts, kernel, stride, padding, strict=True):
@@ -356,7 +392,7 @@ def divided(sums: Array, divisors: NDArray[np.intp]) -> Array:
     return np.asarray(sums / divisors.astype(sums.real.dtype))
 
 
-def _counts(
+def pool_counts(
     name: str,
     shape: Sequence[int],
     kernel: Sequence[int],
@@ -365,7 +401,18 @@ def _counts(
     dilation: Sequence[int],
     ceil_mode: bool,
 ) -> tuple[int, ...]:
-    """Return the number of windows in each spatial dimension, all positive."""
+    """Return the number of windows in each spatial dimension, all positive.
+
+    Args:
+        name: of the kernel, for messages. shape: of the array. The others are as in :func:`max_pool`.
+
+    Raises:
+        ShapeError: as :func:`max_pool`.
+
+    Example:
+        >>> pool_counts("max_pool", (1, 5), [2], [2], [0], [1], ceil_mode=True)
+        (3,)
+    """
     check_geometry(name, len(kernel), kernel=kernel, stride=stride, padding=padding, dilation=dilation)
     if len(shape) < len(kernel):
         raise ShapeError(f"{name}: input must have at least {len(kernel)} dimensions, got shape {tuple(shape)}")

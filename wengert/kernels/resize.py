@@ -18,6 +18,7 @@ from wengert.kernels.precision import in_float32
 __all__ = [
     "InterpolationMode",
     "Taps",
+    "check_resize",
     "cubic_slopes",
     "cubic_weights",
     "interpolate",
@@ -94,7 +95,7 @@ def interpolate(
         >>> interpolate(np.array([1.0, 2.0]), [4], "linear")
         array([1.  , 1.25, 1.75, 2.  ])
     """
-    kind = _check("interpolate", mode, x.shape, size, antialias, x.dtype)
+    kind = check_resize("interpolate", mode, x.shape, size, antialias, x.dtype)
     if kind is None:
         return adaptive_avg_pool(x, size)
     taps = _all_taps(x.shape[x.ndim - len(size) :], size, kind, align_corners, scales, antialias, x.dtype)
@@ -123,7 +124,7 @@ def interpolate_input_grad(
     """
     batch = g.ndim - len(spatial_shape)
     x_shape = (*g.shape[:batch], *spatial_shape)
-    kind = _check("interpolate_input_grad", mode, x_shape, g.shape[batch:], antialias, g.dtype)
+    kind = check_resize("interpolate_input_grad", mode, x_shape, g.shape[batch:], antialias, g.dtype)
     if kind is None:
         return adaptive_avg_pool_input_grad(g, spatial_shape)
     taps = _all_taps(spatial_shape, g.shape[batch:], kind, align_corners, scales, antialias, g.dtype)
@@ -272,10 +273,22 @@ def _apply(x: Array, axis: int, taps: Taps) -> Array:
     return out
 
 
-def _check(
+def check_resize(
     name: str, mode: str, shape: Sequence[int], size: Sequence[int], antialias: bool, dtype: np.dtype[Any]
 ) -> Kind | None:
-    """Return what a mode does in each dimension; None stands for the average over areas."""
+    """Return what a mode does in each dimension; None stands for the average over areas.
+
+    Args:
+        name: of the kernel, for messages. mode, antialias: as in :func:`interpolate`.
+        shape, dtype: of the array. size: the new spatial shape.
+
+    Raises:
+        ShapeError, DTypeError, ValueError: as :func:`interpolate`.
+
+    Example:
+        >>> check_resize("interpolate", "bilinear", (1, 2, 3), (4, 6), False, np.dtype(float))
+        'linear'
+    """
     if mode not in MODES:
         raise ValueError(f"{name}: mode must be one of {', '.join(map(repr, MODES))}, got {mode!r}")
     dims, kind = MODES[mode]

@@ -44,12 +44,24 @@ def cast(input: Anything, dtype: DTypeOrNone) -> Any:
     return input.astype(target)
 
 
+def _clone_spec(input: Spec, *, memory_format: Any = None) -> Spec:
+    memory_order("clone", memory_format, input.ndim)
+    return input
+
+
 @linear(
     transpose=lambda g: g,
-    spec=lambda input, memory_format=None: input,
+    spec=_clone_spec,
     widen=False,
     batch=front(memory_format=lambda memory_format, n: None),
-    samples=lambda s: [s((2, 3)), s(()), s((0,)), s((2, 3, 1, 2), memory_format=channels_last)],
+    samples=lambda s: [
+        s((2, 3)),
+        s(()),
+        s((0,)),
+        s((2, 3, 1, 2), memory_format=channels_last),
+        s.error(RuntimeError, "4 dimensions", (2, 3), memory_format=channels_last),
+        s.error(TypeError, "memory_format must be", (2, 3), memory_format="channels_last"),
+    ],
 )
 def clone(input: Anything, *, memory_format: Any = None) -> Any:
     """Return a copy in memory of its own, row-major unless ``memory_format`` says else; gradients pass through it."""

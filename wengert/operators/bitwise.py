@@ -99,9 +99,19 @@ def bitwise_right_shift(input: IntegralOrScalar, other: IntegralOrScalar) -> Any
     return shifted if input.dtype.kind == "i" else np.where(inside, shifted, 0).astype(input.dtype)
 
 
+def _is_xor(mode: Any) -> None:
+    if mode != 0:
+        raise ValueError(f"hash_tensor(): mode must be 0, the exclusive or, got {mode}")
+
+
+def _hash_spec(input: Spec, dim: Any = None, *, keepdim: Any = False, mode: Any = 0) -> Spec:
+    _is_xor(mode)
+    return Spec(reduced(input.shape, dim, keepdim), uint64)
+
+
 @nondifferentiable(
     batch="front",
-    spec=lambda input, dim=None, *, keepdim=False, mode=0: Spec(reduced(input.shape, dim, keepdim), uint64),
+    spec=_hash_spec,
     samples=lambda s: [
         s((2, 3)), s((2, 3), dim=1), s((2, 3), dim=(0, 1), keepdim=True), s((4,), kind="integer", of="int8"),
         s((3,), kind="boolean"), s(()), s((2, 0), dim=1), s((3,), of="float32"),
@@ -110,8 +120,7 @@ def bitwise_right_shift(input: IntegralOrScalar, other: IntegralOrScalar) -> Any
 )  # fmt: skip
 def hash_tensor(input: Real, dim: Axes = None, *, keepdim: bool = False, mode: int = 0) -> Any:
     """Return the exclusive or of the 64 bits of each element along ``dim``: integers as int64, floats as float64."""
-    if mode != 0:
-        raise ValueError(f"hash_tensor(): mode must be 0, the exclusive or, got {mode}")
+    _is_xor(mode)
     wide = np.ascontiguousarray(input, np.float64 if input.dtype.kind == "f" else np.int64).reshape(input.shape)
     found: Any = np.bitwise_xor.reduce(wide.view(np.uint64), axis=dim)
     return found.reshape(reduced(input.shape, dim, keepdim))

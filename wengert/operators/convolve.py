@@ -58,6 +58,8 @@ def _conv_samples(s: Any) -> list[Any]:
         s.error(RuntimeError, "kernel is larger", (1, 1, 2), (1, 1, 3), bias=None, **one),
         s.error(RuntimeError, r"bias must have shape \(2,\)", (1, 1, 4), (2, 1, 3), (3,), **one),
         s.error(RuntimeError, "groups=2 must divide", (1, 2, 4), (3, 1, 3), bias=None, **{**one, "groups": 2}),
+        s.error(RuntimeError, "at least 1 element", (1, 2, 4), (3, 2, 0), bias=None, **one),
+        s.error(TypeError, "'groups' must be an int", (1, 1, 4), (3, 1, 3), bias=None, **{**one, "groups": True}),
     ]  # fmt: skip
 
 
@@ -89,7 +91,7 @@ def _conv_samples(s: Any) -> list[Any]:
 )
 def conv(
     input: Number, weight: Number, bias: Number = None, stride: Any = (), padding: Any = (), dilation: Any = (),
-    groups: Any = 1,
+    groups: int = 1,
 ) -> Any:  # fmt: skip
     """Correlate ``input`` (N, C, *spatial) with ``weight`` (O, C / groups, *kernel) and add a bias per channel."""
     conv_spec(input, weight, bias, stride, padding, dilation, groups)
@@ -136,7 +138,7 @@ def _grad_samples(s: Any, *, weight: bool) -> list[Any]:
     home=(),
     samples=lambda s: _grad_samples(s, weight=False),
 )
-def conv_input(g: Number, weight: Number, size: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> Any:
+def conv_input(g: Number, weight: Number, size: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
     """Transpose of ``conv`` in its input, of spatial shape ``size``."""
     return kernels.convolution_input_grad(g, weight, size, stride, padding, dilation, groups)
 
@@ -162,7 +164,7 @@ def conv_input(g: Number, weight: Number, size: Any, stride: Any, padding: Any, 
     home=(),
     samples=lambda s: _grad_samples(s, weight=True),
 )
-def conv_weight(g: Number, input: Number, size: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> Any:
+def conv_weight(g: Number, input: Number, size: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
     """Transpose of ``conv`` in its kernels, of spatial shape ``size``."""
     return kernels.convolution_weight_grad(g, input, size, stride, padding, dilation, groups)
 

@@ -18,6 +18,8 @@ def _check(name: str, weight: Sizes, stride: Sizes, padding: Sizes, dilation: Si
     for what, values, least in (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1)):
         if any(v < least for v in values):
             raise ShapeError(f"{name}(): {what} must be at least {least}, got {tuple(values)}")
+    if any(k < 1 for k in weight[2:]):
+        raise ShapeError(f"{name}(): the kernel must have at least 1 element per dimension, got shape {tuple(weight)}")
     if groups < 1:
         raise ShapeError(f"{name}(): groups must be at least 1, got {groups}")
     if not weight[0] or weight[0] % groups:

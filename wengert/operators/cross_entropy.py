@@ -80,7 +80,7 @@ def safe_targets(target: Any, classes: int, ignore_index: int | None) -> tuple[A
         s.error(IndexError, "target 3 is out of range", s.array([0, 3]), 3, -100),
     ],
 )  # fmt: skip
-def class_index(target: Integer, classes: Int, ignore_index: Any) -> Any:
+def class_index(target: Integer, classes: Int, ignore_index: int | None) -> Any:
     """Return class indices with ignored ones replaced by 0, after checking that the others are classes."""
     return np.array(safe_targets(target, classes, ignore_index)[0], np.int64)
 
@@ -456,7 +456,7 @@ def cross_entropy(
     samples=lambda s: [
         s(s.array([0, 2, 1]), 3), s(s.array([[1], [0]]), num_classes=2), s(s.array(1), 4),
         s(s.array(np.zeros(0, int)), 3), s.error(ValueError, "class 3", s.array([0, 3]), 3),
-        s.error(ValueError, "class -1", s.array([0, -1]), 3),
+        s.error(ValueError, "class -1", s.array([0, -1]), 3), s.error(ValueError, "or at least 0", s.array([0]), -2),
     ],
 )  # fmt: skip
 def one_hot(input: Any, num_classes: int = -1) -> Any:
@@ -470,7 +470,11 @@ def one_hot(input: Any, num_classes: int = -1) -> Any:
     return ops.one_hot_rows(input, num_classes)
 
 
-def _one_hot_spec(input: Spec, num_classes: int = -1) -> Spec:
+def _one_hot_spec(input: Any, num_classes: int = -1) -> Spec:
+    if num_classes < -1:
+        raise ValueError(
+            f"one_hot(): num_classes must be -1, the largest class and one, or at least 0, got {num_classes}"
+        )
     return Spec((*input.shape, num_classes), int64)
 
 
@@ -488,6 +492,7 @@ def _one_hot_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
 )
 def one_hot_rows(input: Integer, num_classes: Int = -1) -> Any:
     """Return what :func:`one_hot` does."""
+    _one_hot_spec(input, num_classes)
     if num_classes == -1:
         if not input.size:
             raise ValueError("one_hot(): an empty tensor does not tell the number of classes; give num_classes")

@@ -34,7 +34,18 @@ __all__ = [
 _OPPOSITE = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
+def _norm(name: str, norm: Any) -> str:
+    if norm not in (None, "backward", "ortho", "forward"):
+        raise ValueError(f"{name}(): norm must be 'backward', 'ortho' or 'forward', got {norm!r}")
+    return norm or "backward"
+
+
 # ---- the three maps
+
+
+def _complex_spec(input: Spec, dim: Any, forward: Any, norm: Any) -> Spec:
+    _norm("fft_complex", norm)
+    return input
 
 
 def _complex_samples(s: Any) -> list[Any]:
@@ -45,18 +56,20 @@ def _complex_samples(s: Any) -> list[Any]:
         s((2, 2, 3), kind="complex", dim=(2, 0), forward=False, norm="forward"),
         s((0, 3), kind="complex", dim=(1,), forward=True, norm="forward"),
         s((1, 1), kind="complex", dim=(0, 1), forward=True, norm="backward"),
+        s.error(ValueError, "norm must be", (2,), kind="complex", dim=(0,), forward=True, norm="unitary"),
     ]  # fmt: skip
 
 
 @linear(
     transpose=lambda g, dim, forward, norm: ops.fft_complex(g, dim, not forward, _OPPOSITE[norm]),
     batch=front(dim=shifted),
-    spec=lambda input, dim, forward, norm: input,
+    spec=_complex_spec,
     home=(),
     samples=_complex_samples,
 )
 def fft_complex(input: Complex, dim: Any, forward: Any, norm: Any) -> Any:
     """Return the forward or backward transform over the dimensions ``dim``."""
+    _norm("fft_complex", norm)
     return (np.fft.fftn if forward else np.fft.ifftn)(input, axes=dim, norm=norm)
 
 
@@ -70,6 +83,7 @@ def _weights(size: int, half: int, inside: float, dtype: Any, dim: int, ndim: in
 
 
 def _half_spec(input: Spec, dim: Any, norm: Any) -> Spec:
+    _norm("fft_real", norm)
     shape = list(input.shape)
     shape[dim[-1]] = shape[dim[-1]] // 2 + 1
     return Spec(tuple(shape), complex_of(input.dtype))
@@ -89,14 +103,17 @@ def _real_transpose(g: Any, input_shape: Any, dim: Any, norm: Any) -> Any:
         s((5,), dim=(0,), norm="backward"), s((4,), dim=(0,), norm="ortho"), s((2, 3), dim=(0, 1), norm="forward"),
         s((4, 3), dim=(1, 0), norm="backward"), s((0, 3), dim=(1,), norm="backward"),
         s((1,), dim=(0,), norm="backward"), s((2,), dim=(0,), norm="forward"),
+        s.error(ValueError, "norm must be", (2,), dim=(0,), norm="unitary"),
     ],
 )  # fmt: skip
 def fft_real(input: Floating, dim: Any, norm: Any) -> Any:
     """Return the forward transform of real numbers, the non-negative frequencies of the last of ``dim`` only."""
+    _norm("fft_real", norm)
     return np.fft.rfftn(input, axes=dim, norm=norm)
 
 
 def _inverse_spec(input: Spec, size: Any, dim: Any, norm: Any) -> Spec:
+    _norm("fft_inverse_real", norm)
     shape = list(input.shape)
     shape[dim[-1]] = size
     return Spec(tuple(shape), real_of(input.dtype))
@@ -119,21 +136,17 @@ def _inverse_transpose(g: Any, size: Any, dim: Any, norm: Any) -> Any:
         s((2, 3), kind="complex", size=3, dim=(1, 0), norm="backward"),
         s((1,), kind="complex", size=1, dim=(0,), norm="backward"),
         s((0, 2), kind="complex", size=3, dim=(1,), norm="backward"),
+        s.error(ValueError, "norm must be", (2,), kind="complex", size=3, dim=(0,), norm="unitary"),
     ],
 )  # fmt: skip
 def fft_inverse_real(input: Complex, size: Any, dim: Any, norm: Any) -> Any:
     """Return the backward transform of half a spectrum, ``size`` real numbers along the last of ``dim``."""
+    _norm("fft_inverse_real", norm)
     sizes = [input.shape[d] for d in dim[:-1]]
     return np.fft.irfftn(input, s=[*sizes, size], axes=dim, norm=norm)
 
 
 # ---- arguments
-
-
-def _norm(name: str, norm: Any) -> str:
-    if norm not in (None, "backward", "ortho", "forward"):
-        raise ValueError(f"{name}(): norm must be 'backward', 'ortho' or 'forward', got {norm!r}")
-    return norm or "backward"
 
 
 def _dims(name: str, input: Any, s: Any, dim: Any) -> tuple[tuple[int, ...], list[int | None]]:

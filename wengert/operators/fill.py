@@ -16,7 +16,7 @@ from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, alias, from_array
 from wengert.errors import ShapeError
 from wengert.operators.checks import all_values
-from wengert.operators.writes import check_numbers, computed, number_as, publish_method, written
+from wengert.operators.writes import check_numbers, complex_misfit, computed, number_as, publish_method, written
 
 __all__ = ["copied", "fill"]
 
@@ -90,6 +90,8 @@ def _fill_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
 def _fill_spec(input: Spec, value: Any) -> Spec:
     if isinstance(value, Spec) and value.shape:
         raise ShapeError(f"fill() takes a number or a 0-d tensor, got shape {value.shape}")
+    if isinstance(value, Spec) and value.dtype.is_complex and not input.dtype.is_complex:
+        raise complex_misfit("fill", input.dtype)
     return input
 
 
@@ -105,7 +107,14 @@ def _fill_spec(input: Spec, value: Any) -> Spec:
     batch=_fill_batch,
     spec=_fill_spec,
     widen=False,
-    samples=lambda s: [s((2, 3), 2.5), s((2, 3), ()), s((), ()), s((0, 2), 1)],
+    samples=lambda s: [
+        s((2, 3), 2.5),
+        s((2, 3), ()),
+        s((), ()),
+        s((0, 2), 1),
+        s.error(TypeError, "does not fit real elements", (2,), s.tensor((), kind="complex")),
+        s.error(RuntimeError, "a number or a 0-d tensor", (2,), (1,)),
+    ],
 )
 def fill(input: Anything, value: AnythingOrScalar) -> Any:
     """Return a tensor like ``input`` with every element equal to ``value``, a number or a 0-d tensor."""

@@ -93,11 +93,15 @@ def cast_to(src: Any, dtype: Any) -> Any:
     return (src.real if src.dtype.kind == "c" and dtype.kind != "c" else src).astype(dtype, copy=False)
 
 
-def covered(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
+def covered(g: Any, shape: tuple[int, ...]) -> Any:
     """Return the gradient of the corner of ``src`` that was read as one of all of ``src``, of ``shape``."""
+    if len(g.shape) > len(shape):  # a 0-d tensor, whose one element or none was read
+        g = ops.sum(g, -1)
+    elif len(g.shape) < len(shape):
+        g = ops.reshape(g, (*g.shape, 1))
     if tuple(g.shape) == tuple(shape):
         return g
-    return ops.getitem_transpose(g, tuple(slice(0, n, 1) for n in index.shape), tuple(shape))
+    return ops.getitem_transpose(g, tuple(slice(0, n, 1) for n in g.shape), tuple(shape))
 
 
 def _gather_spec(input: Spec, dim: int, index: Spec, *, sparse_grad: bool = False) -> Spec:
@@ -184,7 +188,7 @@ def _write(input: Any, dim: int, index: Any, src: Any) -> Any:
 @operator(
     vjp={
         "input": lambda g, dim, index: ops.scatter_write(g, dim, index, 0),
-        "src": lambda g, dim, index, src_shape: covered(ops.gather(g, dim, index), index, src_shape),
+        "src": lambda g, dim, index, src_shape: covered(ops.gather(g, dim, index), src_shape),
     },
     jvp={
         "input": lambda t, dim, index: ops.scatter_write(t, dim, index, 0),
@@ -210,7 +214,7 @@ def scatter_write(input: Anything, dim: Axis, index: Integer, src: AnythingOrSca
 @operator(
     vjp={
         "input": lambda g: g,
-        "src": lambda g, dim, index, src_shape: covered(ops.gather(g, dim, index), index, src_shape),
+        "src": lambda g, dim, index, src_shape: covered(ops.gather(g, dim, index), src_shape),
     },
     jvp={
         "input": lambda t: t,
@@ -221,14 +225,18 @@ def scatter_write(input: Anything, dim: Axis, index: Integer, src: AnythingOrSca
     inplace=True,
     samples=lambda s: [
         s((3, 2), 0, s.array([[0, 2], [2, 2]]), (2, 2)), s((2, 3), -1, s.array([[1, 1]]), (2, 3)),
-        s((), 0, s.array(0), ()),
+        s((), 0, s.array(0), ()), s((), 0, s.array([0]), ()), s((2,), 0, s.array(1), (1,)),
         s((2,), 0, s.array(np.empty(0, np.int64)), (0,)), s((2, 2), 0, s.array([[0, 0]]), (1, 2), kind="complex"),
+        s.error(RuntimeError, "smaller than index", (3,), 0, s.array([0, 1]), (1,)),
         s.error(IndexError, "index -1 is out of bounds", (2,), 0, s.array([-1]), (1,)),
     ],
 )  # fmt: skip
 def scatter_add(input: Anything, dim: Axis, index: Integer, src: Anything) -> Any:
     """Return ``input`` with ``src`` added where ``index`` points along ``dim``; elements that meet add up."""
-    return kernels.scatter_add(input, dim, index, src) if index.size else np.array(input, order="C")
+    check_along("scatter_add", input.shape, dim, index, src, number=False)
+    if not index.size:
+        return np.array(input, order="C")
+    return kernels.scatter_add(lined(input), dim, lined(index), lined(src)).reshape(input.shape)
 
 
 inplace_writer("scatter_write", _write, public=False)

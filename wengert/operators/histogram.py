@@ -26,7 +26,14 @@ def _histc_spec(input: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Spec
         raise ValueError(f"histc(): bins must be positive, got {bins}")
     if max < min:
         raise ValueError(f"histc(): max must not be smaller than min, got min={min} and max={max}")
+    if min != max:
+        _check_range(min, max)
     return Spec((bins,), input.dtype)
+
+
+def _check_range(low: Any, high: Any) -> None:
+    if not np.isfinite([float(low), float(high)]).all():
+        raise ValueError(f"histc(): the range from {low} to {high} is not finite; give min and max")
 
 
 def _histc_body(input: Any, bins: int, min: Any, max: Any) -> Any:
@@ -44,6 +51,8 @@ def _histc_body(input: Any, bins: int, min: Any, max: Any) -> Any:
         s(s.array([0.5, np.nan, 2.0]), 2, 0, 2), s((0,), 3),
         s.error(ValueError, "max must not be smaller", (3,), 4, 2, 1),
         s.error(ValueError, "bins must be positive", (3,), 0),
+        s.error(ValueError, "from 0 to inf is not finite", (3,), 4, 0, float("inf")),
+        s.error(ValueError, "not finite", s.array([0.0, np.inf])),
     ],
 )  # fmt: skip
 def histc(input: Floating, bins: Int = 100, min: Any = 0, max: Any = 0) -> Any:
@@ -57,8 +66,7 @@ def histc(input: Floating, bins: Int = 100, min: Any = 0, max: Any = 0) -> Any:
         low, high = float(input.min()), float(input.max())
     if low == high:
         low, high = low - 1, high + 1
-    if not np.isfinite([low, high]).all():
-        raise ValueError(f"histc(): the range from {low} to {high} is not finite; give min and max")
+    _check_range(low, high)
     counted = input[(input >= low) & (input <= high)]
     return np.histogram(counted, bins, (low, high))[0].astype(input.dtype)
 

@@ -38,13 +38,18 @@ def bounded_index(index: Integer, size: Any, name: Any, dim: Any) -> Any:
     return index.copy()
 
 
-def _positions(name: str, input: Any, dim: int, index: Any) -> tuple[int, Any]:
-    """Return ``dim`` from the front and ``index`` checked: a vector of ints within the dimension."""
-    dim, index = axis_of(dim, input.ndim), as_tensor(index)
+def _vector(name: str, index: Any) -> Any:
+    index = as_tensor(index)
     if index.dtype.category != INTEGER:
         raise DTypeError(f"{name}(): index must be an integer tensor, got {index.dtype}")
     if index.ndim > 1:
         raise ShapeError(f"{name}(): index must be a vector, got shape {tuple(index.shape)}")
+    return index
+
+
+def _positions(name: str, input: Any, dim: int, index: Any) -> tuple[int, Any]:
+    """Return ``dim`` from the front and ``index`` checked: a vector of ints within the dimension."""
+    dim, index = axis_of(dim, input.ndim), _vector(name, index)
     size = input.shape[dim] if input.ndim else 1
     if thread.state.captures is not None and known(index) is None:
         index = ops.bounded_index(index, size, name, dim)
@@ -55,6 +60,7 @@ def _positions(name: str, input: Any, dim: int, index: Any) -> tuple[int, Any]:
 
 def _source(name: str, input: Any, dim: int, index: Any, source: Any) -> Any:
     """Return ``source`` checked: the dtype of input, its shape but for ``dim``, where there are as many as in index."""
+    dim, index = axis_of(dim, input.ndim), _vector(name, index)
     if source.dtype is not input.dtype:
         raise DTypeError(f"{name}(): source must have the dtype of input, {input.dtype}, got {source.dtype}")
     wanted = tuple(index.numel() if d == dim else n for d, n in enumerate(input.shape))
@@ -99,8 +105,8 @@ def _written(name: str, twin: bool, input: Any, dim: int, index: Any, value: Any
 
 
 def _index_add(name: str, input: Any, dim: int, index: Any, source: Any, alpha: Any) -> Any:
-    dim, index = _positions(name, input, dim, index)
     source = _source(name, input, dim, index, as_tensor(source))
+    dim, index = _positions(name, input, dim, index)
     return _written(name, name.endswith("_"), input, dim, index, source if alpha == 1 else ops.mul(source, alpha), True)
 
 
@@ -109,7 +115,7 @@ def _index_add(name: str, input: Any, dim: int, index: Any, source: Any, alpha: 
     samples=lambda s: [
         s((3, 2), 0, s.array([2, 0, 2]), (3, 2)), s((2, 3), -1, s.array([1]), (2, 1), alpha=2.5),
         s((3,), 0, s.array(1), (1,)), s((), 0, s.array([0]), ()),
-        s.error(RuntimeError, "source must have shape", (3, 2), 0, s.array([0]), (2, 2)),
+        s.error(RuntimeError, "source must have shape", (3, 2), 0, s.array([9]), (2, 2)),
     ],
 )  # fmt: skip
 def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
@@ -123,10 +129,9 @@ def index_add_(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) 
 
 
 def _index_copy(name: str, input: Any, dim: int, index: Any, source: Any) -> Any:
+    source = _source(name, input, dim, index, as_tensor(source))
     dim, index = _positions(name, input, dim, index)
-    return _written(
-        name, name.endswith("_"), input, dim, index, _source(name, input, dim, index, as_tensor(source)), False
-    )
+    return _written(name, name.endswith("_"), input, dim, index, source, False)
 
 
 @composite(
@@ -135,6 +140,7 @@ def _index_copy(name: str, input: Any, dim: int, index: Any, source: Any) -> Any
         s((3, 2), 0, s.array([2, 0]), (2, 2)),
         s((2, 3), -1, s.array([1]), (2, 1)),
         s((3,), 0, s.array(1), (1,)),
+        s.error(RuntimeError, "source must have shape", (3, 2), 0, s.array([9]), (2, 2)),
     ],
 )
 def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:

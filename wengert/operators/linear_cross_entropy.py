@@ -17,6 +17,7 @@ from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.errors import ShapeError
 from wengert.operators.cross_entropy import weighted_mean
+from wengert.operators.reduction import check_reduction
 
 __all__ = ["LinearCrossEntropyOptions", "linear_class_loss", "linear_cross_entropy"]
 
@@ -178,6 +179,7 @@ def _samples(s: Any) -> list[Any]:
         s((3, 2), (3, 2), classes, options=options, linear_bias=s.tensor((3,)), reduction="none", ignore_index=2),
         s((2,), (3, 2), s.array(1), options=options),
         s.error(ValueError, "linear_weight", (3, 2), (3, 4), classes),
+        s.error(ValueError, "reduction must be", (3, 2), (3, 2), classes, reduction="all", options=options),
     ]  # fmt: skip
 
 
@@ -201,6 +203,7 @@ def linear_cross_entropy(
         UserWarning: that options are ignored: for probabilities, ``label_smoothing`` and losses of further dimensions.
     """
     _check(input, linear_weight, linear_bias)
+    check_reduction("linear_cross_entropy", reduction)
     further = linear_weight.shape[1:-1]
     logits_shape = (*input.shape[:-1], linear_weight.shape[0], *further)
     soft = target.is_floating_point() and tuple(target.shape) == tuple(logits_shape)

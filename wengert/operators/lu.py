@@ -133,6 +133,10 @@ def lu_packed(A: Inexact, *, pivot: Any = True) -> Any:
 def _permutation_spec(pivots: Spec, m: int, dtype: Any) -> Spec:
     if not pivots.shape:
         raise ShapeError("lu_permutation(): pivots must be vectors (*, k), got a 0-d tensor")
+    if pivots.shape[-1] > m:
+        raise ShapeError(
+            f"lu_permutation(): a matrix of {m} rows has at most {m} pivots, got shape {tuple(pivots.shape)}"
+        )
     return Spec((*pivots.shape[:-1], m, m), dtype)
 
 
@@ -143,10 +147,12 @@ def _permutation_spec(pivots: Spec, m: int, dtype: Any) -> Spec:
     samples=lambda s: [
         s(s.array(_PIVOTS), m=3, dtype="float64"), s(s.array([[2], [1]]), m=2, dtype="complex64"),
         s(s.tensor((0,), kind="integer"), m=2, dtype="float32"),
+        s.error(RuntimeError, "at most 2 pivots", s.array([1, 2, 2]), m=2, dtype="float32"),
     ],
 )  # fmt: skip
 def lu_permutation(pivots: Integer, m: Any, dtype: DTypeOrNone) -> Any:
     """Return the permutation matrices (*, m, m) that LAPACK's pivots (*, k) stand for."""
+    _permutation_spec(pivots, m, dtype)
     if pivots.size and not (pivots.min() >= 1 and pivots.max() <= m):
         raise IndexError(f"lu_permutation(): the pivots of a matrix of {m} rows must lie between 1 and {m}, as lu_factor() "
                          f"gives them; they reach from {pivots.min()} to {pivots.max()}")  # fmt: skip

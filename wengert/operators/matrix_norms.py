@@ -77,6 +77,7 @@ def linalg_matrix_norm(
     """
     if not isinstance(dim, Sequence) or len({axis_of(d, A.ndim) for d in dim}) != 2 or len(dim) != 2:
         raise ShapeError(f"linalg_matrix_norm(): dim must be two different dimensions, got {dim!r}")
+    _check_order("linalg_matrix_norm", ord)
     rows, columns = (axis_of(d, A.ndim) for d in dim)
     A = A if dtype is None else A.to(to_dtype(dtype))
     if ord == "fro":
@@ -84,13 +85,16 @@ def linalg_matrix_norm(
     elif ord in ("nuc", 2, -2):
         found = _singular_norm(ops.movedim(A, (rows, columns), (-2, -1)), ord)
         found = _keep(found, rows, columns) if keepdim else found
-    elif ord in (1, -1, math.inf, -math.inf):
+    else:
         summed, rest = (rows, columns) if ord in (1, -1) else (columns, rows)
         found = _largest_or_smallest(ops.sum(ops.abs(A), summed, True), rest, ord, True)
         found = found if keepdim else ops.squeeze(found, (rows, columns))
-    else:
-        raise ValueError(f"linalg_matrix_norm(): ord must be 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, got {ord!r}")
     return _written("linalg_matrix_norm", out, found)
+
+
+def _check_order(name: str, ord: Any) -> None:
+    if ord not in ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf):
+        raise ValueError(f"{name}(): ord must be 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, got {ord!r}")
 
 
 def _singular_norm(A: Any, ord: Any) -> Any:
@@ -153,6 +157,7 @@ def linalg_norm(
         s(s.array(_TALL)), s(s.array([[[3.0, 1.0], [-1.0, 2.5]], [[0.5, -2.0], [1.7, 1.0]]]), 1),
         s(s.array([[[1.0, 2.0], [2.0, 4.0]], [[3.0, 1.0], [0.0, 1.0]]]), "fro", grad=False),
         s((0, 0)), s((2, 0, 3)), s((0, 0), 1), s.error(RuntimeError, "square", (2, 3), 1),
+        s.error(ValueError, "ord must be", (0, 0), "two"),
     ],
 )  # fmt: skip
 def linalg_cond(A: Any, p: Any = None) -> Any:
@@ -161,6 +166,7 @@ def linalg_cond(A: Any, p: Any = None) -> Any:
     Args:
         A: (*, n, n); with p None, 2 or -2 also (*, m, n). p: an order of :func:`wengert.linalg.matrix_norm`; None is 2.
     """
+    _check_order("linalg_cond", 2 if p is None else p)
     if not math.prod(matrix_shape("linalg_cond", A.shape)):
         return ops.sum(ops.abs(A), (-2, -1))
     if p is None or p in (2, -2):

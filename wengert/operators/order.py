@@ -248,7 +248,7 @@ def _search_shape(sequence: Any, values: Any) -> tuple[int, ...]:
     Raises:
         ShapeError: unless the sequence is one-dimensional or has a row for each row of values.
     """
-    if len(sequence) != 1 and (not values or tuple(sequence[:-1]) != tuple(values[:-1])):
+    if len(sequence) != 1 and (not sequence or not values or tuple(sequence[:-1]) != tuple(values[:-1])):
         raise ShapeError(
             f"searchsorted(): a sequence of shape {tuple(sequence)} must be 1-dimensional or have the leading "
             f"dimensions of the values of shape {tuple(values)}"
@@ -271,15 +271,19 @@ def _search_rows(sequence: Any, values: Any, side: str) -> Any:
 
 
 def _places_in(sequence: Any, values: Any, side: Any, sorter: Any) -> Any:
+    _check_sorter(sequence.shape, sorter)
     if sorter is not None:
-        if sorter.shape != sequence.shape:
-            raise ShapeError(
-                f"searchsorted(): sorter of shape {sorter.shape} must have the sequence's shape {sequence.shape}"
-            )
         sequence = np.take_along_axis(sequence, sorter, -1)
     if sequence.ndim == 1:
         return np.searchsorted(sequence, values, side)
     return _search_rows(sequence, values, side)
+
+
+def _check_sorter(shape: Any, sorter: Any) -> None:
+    if sorter is not None and tuple(sorter.shape) != tuple(shape):
+        raise ShapeError(
+            f"searchsorted(): sorter of shape {tuple(sorter.shape)} must have the sequence's shape {tuple(shape)}"
+        )
 
 
 def _side(right: Any, side: Any) -> Any:
@@ -293,6 +297,8 @@ def _search_spec(
     sorter: Any = None,
 ) -> Spec:  # fmt: skip
     shape = _search_shape(sorted_sequence.shape, input.shape if isinstance(input, Spec) else ())
+    _side(right, side)
+    _check_sorter(sorted_sequence.shape, sorter)
     return Spec(shape, int32 if out_int32 else int64)
 
 
@@ -324,8 +330,10 @@ def _search_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
         s(s.array([[1.0, 3.0, 3.0], [2.0, 4.0, 6.0]]), s.array([[3, 0], [3, 7]])),
         s(s.array([[1.0, 3.0, 3.0], [2.0, 4.0, 6.0]]), s.array([[3, 0], [3, 7]]), side="right"),
         s(s.array([3, 3, 3]), s.array([2, 3, 9]), sorter=s.array([1, 2, 0]), out_int32=True),
-        s.error(ValueError, "leading dimensions", (2, 3), (3, 1)),
+        s.error(ValueError, "leading dimensions", (2, 3), (3, 1)), s.error(ValueError, "1-dimensional", (), (3,)),
         s.error(ValueError, "side", (2,), (3,), side="left", right=True),
+        s.error(ValueError, "side", (2,), (3,), side="middle"),
+        s.error(ValueError, "sorter of shape", (2,), (3,), sorter=s.array([0])),
     ],
 )  # fmt: skip
 def searchsorted(

@@ -89,16 +89,30 @@ def _edge_samples(s: Any) -> list[Any]:
     ]  # fmt: skip
 
 
+def _edge_spec(input: Spec, pad: Any, mode: Any) -> Spec:
+    pairs = _pairs(pad, input.ndim)
+    kernels.check_edges(input.shape, pairs, mode)
+    return Spec(_padded(input.shape, pairs), input.dtype)
+
+
+def _edge_transpose_spec(input: Spec, pad: Any, mode: Any) -> Spec:
+    shape = _padded(input.shape, _pairs(_opposite(pad), input.ndim))
+    kernels.check_edges(shape, _pairs(pad, input.ndim), mode)
+    return Spec(shape, input.dtype)
+
+
 @linear(
     transpose=lambda g, pad, mode: ops.edge_pad_transpose(g, pad, mode),
     batch=_pad_batch,
-    spec=lambda input, pad, mode: Spec(_padded(input.shape, _pairs(pad, input.ndim)), input.dtype),
+    spec=_edge_spec,
     widen=False,
     home=(),
     samples=lambda s: [
         *_edge_samples(s),
         s.error(RuntimeError, "at most 1 elements", (1, 2), pad=(2, 0), mode="reflect"),
         s.error(RuntimeError, "at most 2 elements", (1, 2), pad=(0, 3), mode="circular"),
+        s.error(RuntimeError, "at most 1 elements", (1, 3), pad=(-2, 3), mode="circular"),
+        s.error(ValueError, "mode must be", (1, 2), pad=(0, 0), mode="mirror"),
     ],
 )
 def edge_pad(input: Number, pad: Any, mode: str) -> Any:
@@ -109,12 +123,14 @@ def edge_pad(input: Number, pad: Any, mode: str) -> Any:
 @linear(
     transpose=lambda g, pad, mode: ops.edge_pad(g, pad, mode),
     batch=_pad_batch,
-    spec=lambda input, pad, mode: Spec(_padded(input.shape, _pairs(_opposite(pad), input.ndim)), input.dtype),
+    spec=_edge_transpose_spec,
     home=(),
     samples=lambda s: [
         s((1, 2, 7), pad=(2, 1), mode="reflect"), s((1, 6), pad=(2, 1), mode="replicate"),
         s((1, 7), pad=(3, 1), mode="circular"), s((5, 3), pad=(1, 0, 2, 2), mode="replicate"),
         s((2, 3), pad=(-1, 1), mode="circular"),
+        s.error(RuntimeError, "at most 1 elements", (1, 4), pad=(2, 0), mode="reflect"),
+        s.error(ValueError, "mode must be", (1, 2), pad=(0, 0), mode="mirror"),
     ],
 )  # fmt: skip
 def edge_pad_transpose(input: Number, pad: Any, mode: str) -> Any:

@@ -75,6 +75,8 @@ def _pooled_size(name: str, sizes: Sizes, kernel: Sizes, output_size: Any, outpu
     if (output_size is None) == (output_ratio is None):
         raise ValueError(f"{name}(): give either output_size or output_ratio, got {output_size} and {output_ratio}")
     dims = len(sizes)
+    if any(k < 1 for k in kernel):
+        raise ShapeError(f"{name}(): kernel_size must be at least 1, got {tuple(kernel)}")
     if output_ratio is None:
         found = per_dim(name, "output_size", output_size, dims)
     else:
@@ -113,6 +115,7 @@ _SAMPLES_3D = [[[0.3, 0.7, 0.5]]]
         s((1, 2, 5, 4), 2, [3, 1], return_indices=True, _random_samples=s.array(_SAMPLES_2D)),
         s.error(RuntimeError, "do not fit", (1, 1, 3, 3), 2, 3),
         s.error(ValueError, "either output_size", (1, 1, 3, 3), 2),
+        s.error(RuntimeError, "at least 1", (1, 1, 3, 3), 0, 1),
     ],
 )  # fmt: skip
 def fractional_max_pool2d(

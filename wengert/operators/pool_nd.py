@@ -5,6 +5,7 @@ scatter; ``avg_pool`` and ``adaptive_avg_pool`` are linear.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,21 +41,27 @@ def _scattered(g: Any, indices: Any, input_shape: Sizes, like: Sizes) -> Any:
 
 
 def _pooled(
-    shape: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool
+    name: str, shape: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool
 ) -> tuple[int, ...]:
-    lead, sizes = _split(shape, len(kernel))
-    given = zip(sizes, kernel, stride, padding, dilation, strict=True)
-    counts = tuple(pooling.pool_count(*window, ceil_mode) for window in given)
-    if any(count < 1 for count in counts):
-        raise ShapeError(f"pooling: no window of {tuple(kernel)} fits into spatial shape {sizes}")
-    return (*lead, *counts)
+    counts = pooling.pool_counts(name, shape, kernel, stride, padding, dilation, ceil_mode)
+    return (*_split(shape, len(kernel))[0], *counts)
+
+
+def _placed_spec(name: str, input: Spec, indices: Spec, size: Sizes) -> Spec:
+    pooling.check_places(name, input.shape, indices.shape, size)
+    return Spec((*_split(input.shape, len(size))[0], *size), input.dtype)
+
+
+def _taken_spec(input: Spec, indices: Spec, dims: int) -> Spec:
+    pooling.check_taken(input.shape, indices.shape, dims)
+    return Spec(indices.shape, input.dtype)
 
 
 @operator(
     vjp={"input": lambda g, indices, size: ops.pool_gather(g, indices, len(size))},
     jvp={"input": lambda t, indices, size: ops.pool_scatter(t, indices, size)},
     batch="front",
-    spec=lambda input, indices, size: Spec((*_split(input.shape, len(size))[0], *size), input.dtype),
+    spec=partial(_placed_spec, "max_pool_input_grad"),
     home=(),
     samples=lambda s: [
         s((2, 3), s.array([[0, 2, 2], [3, 1, 0]]), size=(4,)), s((1, 2, 2), s.array([[[0, 5], [1, 1]]]), size=(2, 3)),
@@ -71,11 +78,12 @@ def pool_scatter(input: Number, indices: Integer, size: Any) -> Any:
     vjp={"input": lambda g, indices, dims, input_shape: ops.pool_scatter(g, indices, _split(input_shape, dims)[1])},
     jvp={"input": lambda t, indices, dims: ops.pool_gather(t, indices, dims)},
     batch="front",
-    spec=lambda input, indices, dims: Spec(indices.shape, input.dtype),
+    spec=_taken_spec,
     home=(),
     samples=lambda s: [
         s((2, 4), s.array([[0, 2, 2], [3, 1, 0]]), dims=1), s((1, 2, 3), s.array([[[0, 5], [1, 1]]]), dims=2),
         s((0, 3), s.tensor((0, 2), kind="integer"), dims=1),
+        s.error(RuntimeError, "do not fit x", (2, 3), s.array([[0, 1]]), dims=1),
     ],
 )  # fmt: skip
 def pool_gather(input: Number, indices: Integer, dims: Any) -> Any:
@@ -87,12 +95,14 @@ def pool_gather(input: Number, indices: Integer, dims: Any) -> Any:
     vjp={"input": lambda g, indices, size: ops.pool_gather(g, indices, len(size))},
     jvp={"input": lambda t, indices, size: ops.max_unpool(t, indices, size)},
     batch="front",
-    spec=lambda input, indices, size: Spec((*_split(input.shape, len(size))[0], *size), input.dtype),
+    spec=partial(_placed_spec, "max_unpool"),
     widen=False,
     home=(),
     samples=lambda s: [
         s((2, 2), s.array([[0, 2], [3, 1]]), size=(4,)), s((1, 2, 2), s.array([[[0, 5], [1, 3]]]), size=(2, 3)),
         s(s.array([2.0, 2.0]), s.array([1, 1]), size=(3,), grad=False),
+        s.error(RuntimeError, "do not fit an array", (1, 2), s.array([[0]]), size=(4,)),
+        s.error(RuntimeError, "no spatial shape", (1, 2), s.array([[0, 1]]), size=(-2,)),
     ],
 )  # fmt: skip
 def max_unpool(input: Number, indices: Integer, size: Any) -> Any:
@@ -103,7 +113,7 @@ def max_unpool(input: Number, indices: Integer, size: Any) -> Any:
 def _max_spec(
     input: Spec, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool
 ) -> tuple[Spec, Spec]:
-    shape = _pooled(input.shape, kernel, stride, padding, dilation, ceil_mode)
+    shape = _pooled("max_pool", input.shape, kernel, stride, padding, dilation, ceil_mode)
     return Spec(shape, input.dtype), Spec(shape, int64)
 
 
@@ -143,6 +153,23 @@ def max_pool(input: Real, kernel: Any, stride: Any, padding: Any, dilation: Any,
     return pooling.max_pool(input, kernel, stride, padding, dilation, ceil_mode)
 
 
+def _avg_spec(
+    input: Spec, kernel: Sizes, stride: Sizes, padding: Sizes, ceil_mode: bool, count_include_pad: Any = True,
+    divisor_override: Any = None,
+) -> Spec:  # fmt: skip
+    pooling.check_divisor(divisor_override)
+    return Spec(_pooled("avg_pool", input.shape, kernel, stride, padding, (1,) * len(kernel), ceil_mode), input.dtype)
+
+
+def _avg_transpose_spec(
+    input: Spec, size: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, ceil_mode: bool,
+    count_include_pad: Any = True, divisor_override: Any = None,
+) -> Spec:  # fmt: skip
+    given = Spec((*_split(input.shape, len(kernel))[0], *size), input.dtype)
+    _avg_spec(given, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    return given
+
+
 @linear(
     transpose=lambda g, input_shape, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override: (
         ops.avg_pool_transpose(
@@ -150,9 +177,7 @@ def max_pool(input: Real, kernel: Any, stride: Any, padding: Any, dilation: Any,
         )
     ),
     batch="front",
-    spec=lambda input, kernel, stride, padding, ceil_mode, count_include_pad=True, divisor_override=None: Spec(
-        _pooled(input.shape, kernel, stride, padding, (1,) * len(kernel), ceil_mode), input.dtype
-    ),
+    spec=_avg_spec,
     home=(),
     samples=lambda s: [
         s((2, 5), **_window((2,))), s((1, 2, 5), **_window((3,), (2,), (1,), None, True)),
@@ -177,9 +202,7 @@ def avg_pool(
         g, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
     ),
     batch="front",
-    spec=lambda input, size, kernel, stride, padding, ceil_mode, count_include_pad=True, divisor_override=None: Spec(
-        (*_split(input.shape, len(kernel))[0], *size), input.dtype
-    ),
+    spec=_avg_transpose_spec,
     home=(),
     samples=lambda s: [
         s((2, 2), size=(5,), **_window((2,))), s((1, 3), size=(5,), **_window((3,), (2,), (1,), None, True)),

@@ -24,12 +24,23 @@ def _mode(mode: str, align_corners: bool = False, scales: Any = None, antialias:
     return {"mode": mode, "align_corners": align_corners, "scales": scales, "antialias": antialias}
 
 
+def _resized_spec(input: Spec, size: Sizes, mode: str, align_corners: Any, scales: Any, antialias: Any) -> Spec:
+    kernels.check_resize("interpolate", mode, input.shape, size, antialias, input.dtype.numpy)
+    return Spec(_other_size(input.shape, size), input.dtype)
+
+
+def _transpose_spec(input: Spec, size: Sizes, mode: str, align_corners: Any, scales: Any, antialias: Any) -> Spec:
+    shape, spatial = _other_size(input.shape, size), input.shape[input.ndim - len(size) :]
+    kernels.check_resize("interpolate_input_grad", mode, shape, spatial, antialias, input.dtype.numpy)
+    return Spec(shape, input.dtype)
+
+
 @linear(
     transpose=lambda g, input_shape, size, mode, align_corners, scales, antialias: ops.resized_transpose(
         g, tuple(input_shape[len(input_shape) - len(size) :]), mode, align_corners, scales, antialias
     ),
     batch="front",
-    spec=lambda input, size, mode, align_corners, scales, antialias: Spec(_other_size(input.shape, size), input.dtype),
+    spec=_resized_spec,
     home=(),
     samples=lambda s: [
         s((2, 3), size=(5,), **_mode("nearest")), s((1, 4), size=(3,), **_mode("linear")),
@@ -40,6 +51,8 @@ def _mode(mode: str, align_corners: bool = False, scales: Any = None, antialias:
         s.error(ValueError, "mode must be", (1, 4), size=(2,), **_mode("lanczos")),
         s.error(RuntimeError, "is for 2 spatial", (1, 4), size=(2,), **_mode("bilinear")),
         s.error(RuntimeError, "must be positive", (1, 4), size=(0,), **_mode("nearest")),
+        s.error(ValueError, "has no antialiasing", (1, 4), size=(2,), **_mode("nearest", antialias=True)),
+        s.error(TypeError, "takes floating-point", (1, 4), size=(2,), **_mode("linear"), kind="integer"),
     ],
 )  # fmt: skip
 def resized(input: Real, size: Any, mode: str, align_corners: Any, scales: Any, antialias: Any) -> Any:
@@ -52,12 +65,14 @@ def resized(input: Real, size: Any, mode: str, align_corners: Any, scales: Any, 
         g, tuple(input_shape[len(input_shape) - len(size) :]), mode, align_corners, scales, antialias
     ),
     batch="front",
-    spec=lambda input, size, mode, align_corners, scales, antialias: Spec(_other_size(input.shape, size), input.dtype),
+    spec=_transpose_spec,
     home=(),
     samples=lambda s: [
         s((2, 5), size=(3,), **_mode("nearest")), s((1, 2, 3), size=(3, 2), **_mode("bilinear", True)),
         s((1, 2), size=(5,), **_mode("area")), s((1, 2, 5), size=(4, 3), **_mode("bicubic")),
         s((1, 4), size=(3,), **_mode("linear", scales=(1.5,))),
+        s.error(ValueError, "mode must be", (1, 4), size=(2,), **_mode("lanczos")),
+        s.error(RuntimeError, "is for 2 spatial", (1, 4), size=(2,), **_mode("bilinear")),
     ],
 )  # fmt: skip
 def resized_transpose(input: Floating, size: Any, mode: str, align_corners: Any, scales: Any, antialias: Any) -> Any:

@@ -230,9 +230,12 @@ def _replaced(array: Any, nan: Any, posinf: Any, neginf: Any) -> None:
         s(s.array([float("nan"), float("inf"), float("-inf"), 1.0]), grad=False),
         s(s.array([float("nan"), float("inf"), float("-inf")]), nan=1.0, posinf=2.0, neginf=-3.0, grad=False),
         s(s.array([complex(float("nan"), 1.0), complex(0.0, float("inf"))]), grad=False),
+        s.error(TypeError, "'nan' must be a real number", (2,), nan="0"),
     ],
 )  # fmt: skip
-def nan_to_num(input: Anything, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Any:
+def nan_to_num(
+    input: Anything, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Any:
     """Return the elements with nan replaced by ``nan`` (0), and infinities by ``posinf`` and ``neginf``.
 
     Args:

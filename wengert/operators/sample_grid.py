@@ -72,6 +72,22 @@ def _samples(arguments: Any, sized: bool = False) -> Any:
     return calls
 
 
+def _sampled_spec(input: Spec, points: tuple[Spec, ...], way: Any) -> Spec:
+    kernels.check_sampling("grid_sample", input.shape, points[0].shape, way[0], way[1])
+    return Spec((*input.shape[:2], *points[0].shape[1:-1]), input.dtype)
+
+
+def _sampled_input_spec(g: Spec, points: tuple[Spec, ...], size: Any, way: Any) -> Spec:
+    shape = (*g.shape[:2], *size)
+    kernels.check_sampling("grid_sample_input_grad", shape, points[0].shape, way[0], way[1], g.shape)
+    return Spec(shape, g.dtype)
+
+
+def _sampled_grid_spec(g: Spec, input: Spec, points: tuple[Spec, ...], way: Any) -> Spec:
+    kernels.check_sampling("grid_sample_grid_grad", input.shape, points[0].shape, way[0], way[1], g.shape)
+    return Spec(points[0].shape, g.dtype)
+
+
 @operator(
     vjp={
         "input": lambda g, points, input_shape, way: ops.sampled_input(g, points, tuple(input_shape[2:]), way),
@@ -82,7 +98,7 @@ def _samples(arguments: Any, sized: bool = False) -> Any:
         "points": lambda t, input, points, way: _along(points, t, lambda p: ops.sampled(input, p, way)),
     },
     batch=fold_all,
-    spec=lambda input, points, way: Spec((*input.shape[:2], *points[0].shape[1:-1]), input.dtype),
+    spec=_sampled_spec,
     home=(),
     samples=_samples(lambda image, results, points: (image, points)),
 )
@@ -106,7 +122,7 @@ def sampled(input: Floating, points: Tensors, way: Any) -> Any:
         "points": lambda t, g, points, size, way: _along(points, t, lambda p: ops.sampled_input(g, p, size, way)),
     },
     batch=fold_all,
-    spec=lambda g, points, size, way: Spec((*g.shape[:2], *size), g.dtype),
+    spec=_sampled_input_spec,
     home=(),
     samples=_samples(lambda image, results, points: (results, points), sized=True),
 )
@@ -130,7 +146,7 @@ def sampled_input(g: Floating, points: Tensors, size: Any, way: Any) -> Any:
         "points": lambda t, g, input, points, way: _along(points, t, lambda p: ops.sampled_grid(g, input, p, way)),
     },
     batch=fold_all,
-    spec=lambda g, input, points, way: Spec(points[0].shape, g.dtype),
+    spec=_sampled_grid_spec,
     home=(),
     samples=_samples(lambda image, results, points: (results, image, points)),
 )
@@ -149,7 +165,10 @@ def sampled_grid(g: Floating, input: Floating, points: Tensors, way: Any) -> Any
         s((1, 2, 3, 4), s.array(_GRID), "bicubic", "border", True),
         s((1, 1, 2, 3, 2), s.array(_VOLUME), padding_mode="reflection", align_corners=False),
         s.error(RuntimeError, r"takes a grid", (1, 1, 2, 2), (2, 1, 1, 2)),
+        s.error(RuntimeError, "is for images", (1, 1, 2, 3, 2), s.array(_VOLUME), "bicubic"),
+        s.error(RuntimeError, "empty array", (1, 1, 0, 2), s.array(_GRID)),
         s.error(ValueError, "no mode", (1, 1, 2, 2), s.array(_GRID), "cubic"),
+        s.error(ValueError, "padding_mode 'mirror'", (1, 1, 2, 2), s.array(_GRID), padding_mode="mirror"),
     ],
 )
 def grid_sample(

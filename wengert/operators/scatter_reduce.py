@@ -119,7 +119,7 @@ def _scatter_reduce_spec(
         "input": lambda g, input, dim, index, src, reduce, include_self, out: g
         * _input_weight(input, dim, index, src, reduce, include_self, out),
         "src": lambda g, input, dim, index, src, reduce, include_self, out: covered(
-            ops.gather(g, dim, index) * _src_weight(input, dim, index, src, reduce, include_self, out), index, src.shape
+            ops.gather(g, dim, index) * _src_weight(input, dim, index, src, reduce, include_self, out), src.shape
         ),
     },
     jvp={

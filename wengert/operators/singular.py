@@ -97,6 +97,7 @@ def _svd_jvp(t: Any, U: Any, S: Any, Vh: Any) -> tuple[Any, Any, Any]:
 
 def _svd_spec(A: Spec, full_matrices: Any = True, *, driver: Any = None) -> tuple[Spec, Spec, Spec]:
     m, n = matrix_shape("linalg_svd", A.shape)
+    _no_driver("linalg_svd", driver)
     k, lead = min(m, n), tuple(A.shape[:-2])
     u, v = (m, n) if full_matrices else (k, k)
     return Spec((*lead, m, u), A.dtype), Spec((*lead, k), real_of(A.dtype)), Spec((*lead, v, n), A.dtype)
@@ -156,6 +157,7 @@ def _svdvals_jvp(t: Any, A: Any) -> Any:
 
 def _svdvals_spec(A: Spec, *, driver: Any = None) -> Spec:
     m, n = matrix_shape("linalg_svdvals", A.shape)
+    _no_driver("linalg_svdvals", driver)
     return Spec((*A.shape[:-2], min(m, n)), real_of(A.dtype))
 
 
@@ -167,6 +169,7 @@ def _svdvals_spec(A: Spec, *, driver: Any = None) -> Spec:
     samples=lambda s: [
         s(s.array(_A3)), s(s.array(_TALL)), s(s.array(np.transpose(_TALL))), s(s.array(_BATCH)), s(s.array(_COMPLEX)),
         s((0, 2)), s((0, 2, 2)), s(s.array(np.eye(2)), grad=False), s.error(RuntimeError, "matrix or a batch", (2,)),
+        s.error(RuntimeError, "leave it out", (2, 2), driver="gesvd"),
     ],
 )  # fmt: skip
 def linalg_svdvals(A: Inexact, *, driver: Any = None) -> Any:

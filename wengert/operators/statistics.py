@@ -90,7 +90,7 @@ def _variance_samples(s: Any) -> list[Any]:
     home=(),
     samples=_variance_samples,
 )
-def variance(input: Inexact, dim: Axes, correction: Any, keepdim: Any) -> Any:
+def variance(input: Inexact, dim: Axes, correction: float, keepdim: Any) -> Any:
     """Return Σ |x - mean|² / max(0, n - correction) along ``dim``; NaN where that is 0/0."""
     return _variance_kernel(input, dim, correction, keepdim)
 
@@ -120,7 +120,7 @@ def _deviation_jvp(t: Any, input: Any, out: Any, dim: Any, correction: Any, keep
     home=(),
     samples=lambda s: [*_variance_samples(s), s(s.array([[2.0, 2.0], [1.0, 3.0]]), 1, 1, False, grad=False)],
 )
-def deviation(input: Inexact, dim: Axes, correction: Any, keepdim: Any) -> Any:
+def deviation(input: Inexact, dim: Axes, correction: float, keepdim: Any) -> Any:
     """Return the square root of the variance; where it is 0, so is its gradient."""
     return np.sqrt(_variance_kernel(input, dim, correction, keepdim))
 
@@ -142,6 +142,7 @@ def _spread_samples(s: Any) -> list[Any]:
         s((2, 3), dim=[0, 1], correction=0), s((2, 3), dim=1, keepdim=True, correction=2), s((2, 3), unbiased=False),
         s((3,), kind="complex"), s((1, 1), correction=0, grad=False),
         s.error(TypeError, "not both", (2,), unbiased=True, correction=1),
+        s.error(TypeError, "'correction' must be a real number", (2,), correction="one"),
         s.error(TypeError, "inexact", (3,), kind="integer"),
     ]  # fmt: skip
 

@@ -67,7 +67,7 @@ def number_as(name: str, value: Any, dtype: Any) -> Any:
     if not issubclass(type(value), bool | int | float | complex | np.generic):
         raise TypeError(f"{name}() takes a number or a 0-d tensor, got {type(value).__name__}")
     if isinstance(value, complex) and dtype.kind != "c":
-        raise DTypeError(f"{name}(): the complex number {value} does not fit real elements of {dtype}")
+        raise complex_misfit(name, dtype)
     if dtype.kind not in "iu":
         return np.asarray(value, dtype)
     limits = np.iinfo(dtype)
@@ -75,6 +75,11 @@ def number_as(name: str, value: Any, dtype: Any) -> Any:
     if not (math.isfinite(value) and low <= value <= limits.max):
         raise DTypeError(f"{name}(): the number {value} does not fit elements of {dtype}")
     return np.asarray(int(value)).astype(dtype)
+
+
+def complex_misfit(name: str, dtype: Any) -> DTypeError:
+    """Return the error of a complex number where elements are real."""
+    return DTypeError(f"{name}(): a complex number does not fit real elements of {dtype}")
 
 
 def check_numbers(name: str, values: Any, dtype: Any) -> None:
