@@ -13,6 +13,7 @@ import pytest
 
 import wengert as wg
 from wengert import tree
+from wengert.compiling.function import Compiled
 from wengert.compiling.program import capture
 from wengert.core.registry import operators
 from wengert.errors import CaptureError
@@ -123,6 +124,16 @@ def test_words_that_mean_nothing_are_refused_at_capture(name: str, option: str) 
     for sample in samples:
         refused += check(name, replaced(sample, name, option), f"{name}{sample!r} with {option}='nonsense'")
     assert refused == len(samples) or (name, option) == ("stft", "pad_mode")  # which means nothing without center
+
+
+def test_what_only_some_values_raise_is_no_error_of_capture() -> None:
+    x, index = wg.ones(1, requires_grad=True), wg.zeros(1, dtype=wg.int64)  # where 1 is no index
+
+    def function(x: Any, index: Any) -> Any:
+        return wg.autograd.grad(x.scatter(0, index, x * 3).sum() + x.scatter(0, index, 2.0).sum(), x)[0]
+
+    run = Compiled(function, fullgraph=True, backend="native")
+    assert run(x, index).tolist() == function(x, index).tolist() == [3]
 
 
 F = wg.nn.functional

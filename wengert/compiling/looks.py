@@ -4,6 +4,8 @@ A look is at one object: some attributes of it, or all items of a container. As 
 has changed. Where another one is, plain values and containers are compared by what they are and hold.
 """
 
+import array as arrays
+import mmap
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -14,12 +16,13 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "CONTAINERS", "EMPTY", "PLAIN", "Attributes", "Cells", "Code", "Content", "Items", "Look", "Members", "Memory", "Own",
-    "alike", "content", "look_at", "told",
+    "BUFFERS", "CONTAINERS", "EMPTY", "PLAIN", "Attributes", "Bytes", "Cells", "Code", "Content", "Items", "Look",
+    "Members", "Memory", "Own", "alike", "content", "look_at", "told",
 ]  # fmt: skip
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None), np.generic)
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+BUFFERS = (bytearray, memoryview, arrays.array, mmap.mmap)
 LONGEST = 1000  # items of a list that are compared one by one, written out
 DEEPEST = 32  # nesting to which containers are compared by what they hold
 EMPTY = object()
@@ -277,6 +280,46 @@ class Memory(Look):
 
     def names(self) -> Iterable[str]:
         return (self.called,)
+
+
+class Bytes(Look):
+    """What is in a buffer of Python's that can be written: a ``bytearray``, an ``array``, a file mapped to memory.
+
+    It is looked at anew each time, as an array of its memory would keep it from being resized or closed.
+    """
+
+    def __init__(self, called: str, buffer: Any) -> None:
+        self.called, self.buffer = called, buffer
+        self.before = self.read()
+
+    def read(self) -> Sequence[Any]:
+        try:
+            return bytes(memoryview(self.buffer))
+        except ValueError:  # it was closed or released
+            return b""
+
+    def changed(self) -> str | None:
+        return None if self.holds() else self.called
+
+    def holds(self) -> bool:
+        return self.read() == self.before
+
+    def added(self) -> list[Any]:
+        return []
+
+    def refresh(self) -> None:
+        """It is as it was."""
+
+    def names(self) -> Iterable[str]:
+        return (self.called,)
+
+    @property
+    def array(self) -> Any:
+        """The memory, for now."""
+        try:
+            return np.frombuffer(self.buffer, np.uint8)
+        except (ValueError, BufferError):
+            return np.empty(0, np.uint8)
 
 
 class Items:

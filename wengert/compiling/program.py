@@ -13,6 +13,7 @@ from wengert.array.device import devices, placed, unplaced
 from wengert.compiling.apart import Apart
 from wengert.compiling.decisions import Decision, Different, check_way, decide, generators_of, same
 from wengert.compiling.looks import look_at
+from wengert.compiling.outer import of_memory
 from wengert.compiling.outward import Outward, outward
 from wengert.compiling.phases import Phases
 from wengert.compiling.results import (
@@ -345,6 +346,7 @@ def capture(function: Callable[..., Any], leaves: Sequence[Any], structure: Any)
     around = Surroundings(function, [leaf for leaf in leaves if not isinstance(leaf, (Tensor, *PLAIN))])
     level = Capture(decide, [leaf for leaf in leaves if isinstance(leaf, Tensor)], around.enter)
     level.modules.reach(around.modules.values())
+    level.lent.reached = around.arrays
     try:
         with unseen(), entered(level), afresh():
             modes = _modes()
@@ -397,7 +399,7 @@ def _program(level: Capture, leaves: Sequence[Any], returned: Any) -> Program:
     made = returned_gradients(finder.source, gradients, found)
     for leaf in found:
         if id(leaf) not in made:
-            made[id(leaf)] = result_of(level, finder.source, leaf)
+            made[id(leaf)] = of_memory(level, leaf) or result_of(level, finder.source, leaf)
     share_memory(found, made)
     program.results = [made[id(leaf)] for leaf in found]
     for result in made.values():

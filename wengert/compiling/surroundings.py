@@ -19,10 +19,12 @@ from typing import Any
 import numpy as np
 
 from wengert.compiling.looks import (
+    BUFFERS,
     CONTAINERS,
     EMPTY,
     PLAIN,
     Attributes,
+    Bytes,
     Cells,
     Code,
     Content,
@@ -80,6 +82,7 @@ class Surroundings:
         self._names: set[str] = set()
         self._texts: set[str] = set()  # that are names
         self._looks: dict[Any, Look] = {}
+        self._memory: dict[int, Memory | Bytes] = {}
         self._walked: set[int] = set()
         self._functions: dict[int, Any] = {}
         self.modules: dict[int, Any] = {}
@@ -133,6 +136,10 @@ class Surroundings:
                 return self._compared()
         return None
 
+    def arrays(self) -> list[Any]:
+        """Return the arrays of NumPy, and the memory of other buffers, that are looked at."""
+        return [look.array for look in self._memory.values()]
+
     @property
     def looks(self) -> list[Look]:
         """All that is looked at."""
@@ -182,8 +189,10 @@ class Surroundings:
 
     def _parts(self, value: Any, name: str) -> Found:
         """Take note of what a value holds, and yield what is to be followed."""
-        if isinstance(value, np.ndarray):
-            self._looks.setdefault(id(value), Memory(name, value))
+        if isinstance(value, (np.ndarray, *BUFFERS)):
+            look = Memory if isinstance(value, np.ndarray) else Bytes
+            self._memory[id(value)] = found = self._memory.get(id(value)) or look(name, value)
+            self._looks.setdefault(id(value), found)
         elif isinstance(value, FUNCTIONS):
             yield from self._callable(value, name)
         elif isinstance(value, type):

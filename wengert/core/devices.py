@@ -79,7 +79,15 @@ def settle_beside(results: Any, arguments: list[Any]) -> None:
     given = list(_tensors(arguments))
     found = (index_of(t._payload.dtype) for t in given)
     index = next((i for i in found if i is not None), None)
-    settle([t for t in _tensors(results) if _is_nowhere(t) and not any(t is g for g in given)], index)
+    if index is None:
+        return
+    for tensor in _tensors(results):
+        held = tensor._payload
+        if index_of(held.dtype) is None and not any(tensor is g for g in given):
+            if isinstance(held, np.ndarray):
+                tensor._payload = placed(held, index)
+            elif held.level.takes_plain:  # a program that is being captured
+                held.placed(index)
 
 
 def _tensors(value: Any) -> Iterator[Any]:
@@ -88,10 +96,6 @@ def _tensors(value: Any) -> Iterator[Any]:
     elif isinstance(value, tuple | list):
         for v in value:
             yield from _tensors(v)
-
-
-def _is_nowhere(tensor: Any) -> bool:
-    return isinstance(tensor._payload, np.ndarray) and index_of(tensor._payload.dtype) is None
 
 
 def made_on(array: Any, where: Any) -> Any:

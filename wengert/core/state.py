@@ -100,3 +100,10 @@ class Thread:
 
 local = threading.local()
 thread = Thread()
+
+
+def given_away(tensor: Any, what: str) -> None:
+    """Note that the user gets a tensor's memory as an array, which no program that is being captured can keep up with."""
+    captures = thread.state.captures
+    if captures is not None:
+        captures.lent.give(captures, tensor, f"that {what} has given away")

@@ -21,7 +21,7 @@ from wengert.core.node import DataVersion, InferenceVersion, Leaf, Node, Output,
 from wengert.core.place import here
 from wengert.core.printing import format_tensor
 from wengert.core.registry import ops
-from wengert.core.state import local, thread
+from wengert.core.state import given_away, local, thread
 from wengert.core.view import View
 from wengert.errors import DTypeError, GradientLossWarning, ShapeError
 from wengert.settings import settings
@@ -293,10 +293,10 @@ class Tensor(TensorMethods):
             raise RuntimeError(
                 "numpy() on a tensor that requires grad would lose its gradient; use tensor.detach().numpy()"
             )
-        if not isinstance(self._payload, np.ndarray) and not force:
-            array: np.ndarray[Any, Any] = self._payload.exported("numpy()")
-            return array
-        return on_host(raw(self, "numpy()"))
+        own = isinstance(self._payload, np.ndarray) or force
+        array: np.ndarray[Any, Any] = on_host(raw(self, "numpy()") if own else self._payload.exported("numpy()"))
+        given_away(self, "numpy()")
+        return array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()

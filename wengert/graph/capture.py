@@ -229,12 +229,12 @@ class Capture(Level):
         spec = Spec(array.shape, dtype_of(array.dtype))
         if id(array) in self.inside:
             value = self.graph.constant(spec, self.lent.lend(unplaced(array)))
-            storage = self.lent.storage(array, Storage(value))
+            storage = self.lent.storage(tensor, array, Storage(value))
         else:
             value = self.graph.input(spec, array.strides)
             source = next((t for t in self.arguments.values() if t._payload is array), tensor)  # of x.detach(): x
             self.sources[value] = source
-            storage = Storage(value, source)
+            storage = self.lent.storage(source, array, Storage(value, source))
         if devices.several and (index := index_of(array.dtype)) is not None:
             self.devices[value] = index
         self._storages[key] = storage
@@ -278,7 +278,7 @@ class Capture(Level):
     def write(self, name: str, tensor: Any, result: Any) -> None:
         held = tensor._payload
         self.regions.check_write(held.storage)
-        self.lent.check_write(name, held.storage)
+        self.lent.check_write(self, name, held.storage)
         if held.storage.source is not None and thread.state.grad and (has_history(result) or has_history(tensor)):
             raise NotCapturable(
                 f"{name}() writes what requires grad into a tensor from outside, which would get a history; write under "

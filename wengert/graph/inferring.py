@@ -51,23 +51,30 @@ def refusal(op: Op, values: list[Any], error: Exception) -> Exception:
 
 
 def tried(op: Op, values: Sequence[Any]) -> Exception | None:
-    """Return the error of a plain call with ones in place of each tensor's elements; None if there is none."""
+    """Return the error of a plain call with other elements in place of each tensor's; None if there is none.
+
+    Which these are does not matter: an error with ones that zeros do not raise is one of the values (1 as an index).
+    """
     tensors = [t for v in values for t in (v if isinstance(v, tuple) else (v,)) if isinstance(t, Tensor)]
     if sum(t._payload.size for t in tensors) > LARGEST:
         return None
-    try:
-        with outside(), no_grad():
-            execute(op, [_ones(v) for v in values])
-    except FAILURES as error:
-        return error
-    return None
+    found = None
+    for fill in (np.ones, np.zeros):
+        try:
+            with outside(), no_grad():
+                execute(op, [_filled(v, fill) for v in values])
+        except FAILURES as error:
+            found = found or error
+        else:
+            return None
+    return found
 
 
-def _ones(value: Any) -> Any:
+def _filled(value: Any, fill: Any) -> Any:
     if isinstance(value, Tensor):
         held = value._payload
-        return from_array(np.ones(held.shape, dtype_of(held.dtype).numpy))
-    return tuple(_ones(v) for v in value) if isinstance(value, tuple) else value
+        return from_array(fill(held.shape, dtype_of(held.dtype).numpy))
+    return tuple(_filled(v, fill) for v in value) if isinstance(value, tuple) else value
 
 
 def _is_ours(op: Op) -> bool:

@@ -107,7 +107,7 @@ class Traced(Payload):
         self.check_alive()
         return self.level.values(self, what)
 
-    exported = values
+    exported = values  # the tensor's method takes note of what it gives away
 
     def placed(self, index: int) -> "Traced":
         """Note that it is on the logical device of a number, as what nothing was given to make it from."""

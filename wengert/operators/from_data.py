@@ -11,7 +11,7 @@ from wengert.array.dtype import DType, dtype_of, promote_types, scalar_dtype, to
 from wengert.core.devices import device_of, made_on
 from wengert.core.methods import attach
 from wengert.core.registry import ops
-from wengert.core.state import thread
+from wengert.core.state import given_away, thread
 from wengert.core.tensor import Tensor, alias, from_array, raw
 from wengert.errors import GradientLossWarning
 from wengert.operators.create import creation, finished
@@ -110,6 +110,14 @@ def array_of(data: Any, dtype: DType | None, name: str) -> Any:
         raise ValueError(f"{name}(): nested lists must be equally long at each depth, but {problem}") from None
 
 
+def sharing(array: Any, name: str) -> Any:
+    """Return a tensor on an array of the user's, which remains able to write there."""
+    captures = thread.state.captures
+    if captures is not None:
+        captures.lent.share(array, f"that {name}() made")
+    return from_array(array)
+
+
 @creation
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Return a new tensor with a copy of ``data``: a number, nested lists of numbers, an array or a tensor.
@@ -138,7 +146,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
         there = data if device is None else moved(data, to_device(device).index or 0)
         return there if kind is None else converted(there, kind)
     if isinstance(data, np.ndarray) and data.dtype.isnative and kind in (None, dtype_of(data.dtype)):
-        return from_array(made_on(np.asarray(data), device))
+        return sharing(made_on(np.asarray(data), device), "as_tensor")
     return from_array(made_on(array_of(data, kind, "as_tensor"), device))
 
 
@@ -179,7 +187,8 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
         >>> wg.frombuffer(bytearray(b"abc"), dtype=wg.uint8)
         tensor([97, 98, 99], dtype=wengert.uint8)
     """
-    return finished(np.frombuffer(buffer, to_dtype(dtype).numpy, count, offset), None, requires_grad)
+    found = sharing(made_on(np.frombuffer(buffer, to_dtype(dtype).numpy, count, offset), None), "frombuffer")
+    return found.requires_grad_() if requires_grad else found
 
 
 @creation
@@ -196,10 +205,7 @@ def from_numpy(ndarray: Any) -> Any:
         raise ValueError(
             f"from_numpy() cannot share memory of the foreign byte order {ndarray.dtype}; use tensor(), which copies"
         )
-    found = from_array(made_on(np.asarray(ndarray), None))
-    if thread.state.captures is not None:
-        thread.state.captures.lent.share(found._payload)
-    return found
+    return sharing(made_on(np.asarray(ndarray), None), "from_numpy")
 
 
 @creation
@@ -227,6 +233,7 @@ def exported(
     if self.requires_grad:
         raise RuntimeError("a tensor that requires grad cannot be exported by DLPack; use .detach()")
     array = on_host(raw(self, "DLPack export"))
+    given_away(self, "__dlpack__()")
     if any(stride < 0 for stride in array.strides):  # some importers cannot read these
         if copy is False:
             raise BufferError("a tensor with negative strides cannot be exported by DLPack without a copy")
