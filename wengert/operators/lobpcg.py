@@ -119,7 +119,8 @@ def _pairs_samples(s: Any) -> list[Any]:
     samples=_pairs_samples,
 )
 def lobpcg_pairs(
-    A: Inexact, X: Inexact, B: Inexact = None, iK: Inexact = None, *, k: Any, niter: Any, tol: Any, largest: Any, tracker: Any,
+    A: Inexact, X: Inexact, B: Inexact = None, iK: Inexact = None, *, k: Any, niter: Any, tol: float, largest: Any,
+    tracker: Any,
 ) -> Any:  # fmt: skip
     """Return k eigenvalues and vectors, from the vectors X on."""
     for name, matrix in (("A", A), ("B", B)):
@@ -153,6 +154,8 @@ class Worker:
 
 
 def _tracking(tracker: Any, A: Any, B: Any, iK: Any) -> Any:
+    if tracker is not None and not callable(tracker):
+        raise TypeError(f"lobpcg(): tracker must be a function or None, got {tracker!r}")
     if tracker is None:
         return None
 
@@ -187,6 +190,8 @@ def _check(A: Any, B: Any, X: Any, iK: Any, k: int, n: int) -> None:
         s(s.array(_A6), 1, s.array(_B6), s.array(_X6), niter=30, grad=False),
         s.error(ValueError, "3 times as many rows", (5, 5), 2), s.error(RuntimeError, "square", (5, 4), 1),
         s.error(ValueError, "k must lie between", s.array(_A6), 3, n=2), s.error(ValueError, "method", (6, 6), method="best"),
+        s.error(TypeError, "tracker must be", s.array(_A6), 1, tracker=3),
+        s.error(TypeError, "'tol' must be a real number", s.array(_A6), 1, tol="small"),
         s.error(RuntimeError, "A holds infinities", s.array(np.full((3, 3), np.nan)), 1),
         s.error(RuntimeError, "not positive definite", s.array(_A6), 1, s.array(-_B6)),
     ],

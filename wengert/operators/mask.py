@@ -17,7 +17,7 @@ from wengert.core.registry import ops
 from wengert.core.tensor import from_array, raw
 from wengert.errors import DTypeError, ShapeError
 from wengert.operators.checks import all_values, known
-from wengert.operators.writes import check_numbers, inplace_writer, number_as, publish_method
+from wengert.operators.writes import check_numbers, complex_misfit, inplace_writer, number_as, publish_method
 
 __all__ = ["argwhere", "masked_fill", "masked_scatter", "masked_select", "nonzero", "nonzero_static"]
 
@@ -25,6 +25,8 @@ __all__ = ["argwhere", "masked_fill", "masked_scatter", "masked_select", "nonzer
 def _masked_fill_spec(input: Spec, mask: Spec, value: Any) -> Spec:
     if isinstance(value, Spec) and value.shape:
         raise ShapeError(f"masked_fill() takes a number or a 0-d tensor, got shape {tuple(value.shape)}")
+    if isinstance(value, Spec) and value.dtype.is_complex and not input.dtype.is_complex:
+        raise complex_misfit("masked_fill", input.dtype)
     return Spec(broadcast_shapes("masked_fill", input.shape, mask.shape), input.dtype)
 
 
@@ -62,6 +64,7 @@ def _masked_fill_batch(op: Any, values: list[Any], batched: Any, size: int) -> A
         s((3,), s.array([[True], [False]]), 0),
         s((), s.array(True), float("inf"), grad=False), s((0, 2), s.array([True, False]), 1.0),
         s((2,), s.array([True, False]), 2.0, kind="complex"),
+        s.error(TypeError, "does not fit real", (2,), s.array([True, False]), s.tensor((), kind="complex")),
         s((2,), s.array([True, False]), 1.5, kind="integer"),
         s.error(RuntimeError, "does not fit", (2,), s.array([True, False]), float("inf"), kind="integer"),
         s.error(TypeError, "boolean tensor", (2,), s.array([1, 0]), 1.5),

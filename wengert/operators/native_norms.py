@@ -35,6 +35,7 @@ def native_layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any,
     samples=lambda s: [
         s((2, 4, 3), None, None, 2, 4, 3, 2, 1e-5), s((2, 4, 3), (4,), (4,), 2, 4, 3, 2, 0.1),
         s.error(ValueError, "N, C and HxW", (2, 4, 3), None, None, 2, 3, 3, 1, 1e-5),
+        s.error(RuntimeError, "weight must have 4 elements", (2, 4, 3), (3,), None, 2, 4, 3, 2, 1e-5),
     ],
 )  # fmt: skip
 def native_group_norm(

@@ -22,6 +22,7 @@ from wengert.core.arguments import Floating
 from wengert.core.families import operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
+from wengert.errors import ShapeError
 from wengert.operators.along import blocks
 from wengert.operators.normalized_batch import normalized_backward_batch, normalized_batch
 
@@ -227,7 +228,10 @@ def _layer_backward(g: Any, x: Any, weight: Any, mean: Any, r: Any, extra: Any, 
 def _normalized_spec(
     input: Spec, weight: Any, bias: Any, *, layout: Layout, axes: tuple[int, ...], eps: float, center: bool
 ) -> tuple[Spec, Spec, Spec]:
-    moments = Spec(_moment_shape(layout, axes), float64)
+    moments, count = Spec(_moment_shape(layout, axes), float64), layout[1] * layout[2]
+    for name, value in (("weight", weight), ("bias", bias)):
+        if value is not None and math.prod(value.shape) != count:
+            raise ShapeError(f"normalized(): {name} must have {count} elements, got shape {tuple(value.shape)}")
     return input, moments, moments
 
 

@@ -186,12 +186,13 @@ def _avg_transpose_spec(
         s((0, 2, 4), **_window((2,))), s((1, 4), **_window((2,)), kind="complex"),
         s((1, 4), **_window((2,)), kind="integer"),
         s.error(ValueError, "must not be 0", (1, 4), **_window((2,)), divisor_override=0),
+        s.error(TypeError, "must be an int or None", (1, 4), **_window((2,)), divisor_override="two"),
         s.error(RuntimeError, "no window", (1, 2), **_window((3,))),
     ],
 )  # fmt: skip
 def avg_pool(
     input: Number, kernel: Any, stride: Any, padding: Any, ceil_mode: Any, count_include_pad: Any = True,
-    divisor_override: Any = None,
+    divisor_override: int | None = None,
 ) -> Any:  # fmt: skip
     """Return the average of each window."""
     return pooling.avg_pool(input, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
@@ -212,7 +213,7 @@ def avg_pool(
 )  # fmt: skip
 def avg_pool_transpose(
     input: Number, size: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: Any, count_include_pad: Any = True,
-    divisor_override: Any = None,
+    divisor_override: int | None = None,
 ) -> Any:  # fmt: skip
     """Spread averages evenly over their windows: the transpose of ``avg_pool``."""
     return pooling.avg_pool_input_grad(
