@@ -19,10 +19,10 @@ def of_memory(level: Capture, leaf: Any) -> Result | None:
     Raises:
         NotCapturable: if nobody knows whether each call would make that memory anew.
     """
-    shared = level.lent.made_of(leaf) if isinstance(leaf, Tensor) else None
-    if shared is None or node_of(leaf) is not None:
+    found = level.lent.made_of(leaf) if isinstance(leaf, Tensor) else None
+    if found is None or node_of(leaf) is not None:
         return None
-    held, array = leaf._payload, level.array(level.original(shared))
+    held, (shared, array) = leaf._payload, found
     if level.lent.is_reached(array):
         return Result("source", Held(shared), held.chain if isinstance(held, Traced) else (), detached=True)
     if is_borrowed(array):

@@ -278,7 +278,7 @@ class Capture(Level):
     def write(self, name: str, tensor: Any, result: Any) -> None:
         held = tensor._payload
         self.regions.check_write(held.storage)
-        self.lent.check_write(self, name, held.storage)
+        self.lent.check_write(name, held.storage)
         if held.storage.source is not None and thread.state.grad and (has_history(result) or has_history(tensor)):
             raise NotCapturable(
                 f"{name}() writes what requires grad into a tensor from outside, which would get a history; write under "

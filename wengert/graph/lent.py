@@ -39,7 +39,7 @@ class Lent:
         self._arrays: list[tuple[Any, int]] = []
         self._shared: dict[int, tuple[Any, str]] = {}
         self._storages: dict[int, tuple[Storage, str]] = {}
-        self._places: dict[int, tuple[Storage, Any]] = {}  # the tensors that storages are of
+        self._places: dict[int, tuple[Storage, Any, Any]] = {}  # the tensors that storages are of, and their arrays
 
     def lend(self, array: Any) -> Any:
         """Take note of what is in an array; return it."""
@@ -61,7 +61,7 @@ class Lent:
 
     def storage(self, tensor: Any, array: Any, storage: Storage) -> Storage:
         """Take note of the storage of a tensor on an array; return it."""
-        self._places[id(storage)] = storage, tensor
+        self._places[id(storage)] = storage, tensor, array
         shared = self._shared.get(id(array))
         if shared is not None:
             self._storages[id(storage)] = storage, shared[1]
@@ -73,15 +73,14 @@ class Lent:
         """Whether an array lies in memory that the function gets hold of by names."""
         return any(np.may_share_memory(array, other) for other in self.reached())
 
-    def made_of(self, tensor: Any) -> Any:
-        """Return the tensor, or the one that it is a view of, if the user's memory was shared with it; else None."""
-        held = tensor._payload
-        if isinstance(held, Traced):
-            tensor = self._places.get(id(held.storage), (None, None))[1]
-            held = None if tensor is None else held.level.array(held.level.original(tensor))
-        return tensor if id(held) in self._shared else None
+    def made_of(self, tensor: Any) -> tuple[Any, Any] | None:
+        """Return the tensor, or the one that it is a view of, and its array, if it was made of the user's memory; else None."""
+        array = tensor._payload
+        if isinstance(array, Traced):
+            _, tensor, array = self._places.get(id(array.storage), (None, None, None))
+        return (tensor, array) if id(array) in self._shared else None
 
-    def check_write(self, level: Any, name: str, storage: Storage) -> None:
+    def check_write(self, name: str, storage: Storage) -> None:
         """Refuse to write into memory that is the user's, too, which a program does not hold.
 
         Raises:
@@ -89,7 +88,7 @@ class Lent:
         """
         found = self._storages.get(id(storage))
         why = None if found is None else found[1]
-        if why is None and storage.source is not None and self.is_reached(level.array(level.original(storage.source))):
+        if why is None and storage.source is not None and self.is_reached(self._places[id(storage)][2]):
             why = REACHED
         if why is not None:
             raise NotCapturable(f"{name}() writes into the array of a tensor {why}; clone() it first")
