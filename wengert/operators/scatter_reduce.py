@@ -111,6 +111,11 @@ def _scatter_reduce_spec(
 ) -> Spec:  # fmt: skip
     _check(reduce, input, src)
     check_along("scatter_reduce", input.shape, dim, index, src, number=False)
+    if len(src.shape) != len(index.shape) and 0 not in index.shape:
+        raise ShapeError(
+            f"scatter_reduce(): src must have as many dimensions as index, got shapes {tuple(src.shape)} and "
+            f"{tuple(index.shape)}"
+        )
     return input
 
 
@@ -146,6 +151,8 @@ def _scatter_reduce_spec(
         s(s.array([0.0, 2.0]), 0, s.array([0, 1]), (2,), "prod"),
         s((3,), 0, s.array([0, 0, 2]), (3,), "mean", kind="integer"),
         s.error(RuntimeError, "reduce must be one of", (2,), 0, s.array([0]), (1,), "median"),
+        s.error(RuntimeError, "smaller than index", (2,), 0, s.array([0, 1]), (1,), "sum"),
+        s.error(RuntimeError, "as many dimensions as index", (2,), 0, s.array(0), (1,), "sum"),
     ],
 )  # fmt: skip
 def scatter_reduce(
@@ -156,7 +163,7 @@ def scatter_reduce(
     Without ``include_self`` the elements of ``input`` that are pointed at do not take part. Equal extremes share the
     gradient equally.
     """
-    _check(reduce, input, src)
+    _scatter_reduce_spec(input, dim, index, src, reduce)
     return kernels.scatter_reduce(input, dim, index, src, reduce, include_self)
 
 
