@@ -1,6 +1,7 @@
 """Memory that tensors share with NumPy, or with a buffer of Python's: a compiled function does there what a plain one does."""
 
 import array
+import functools
 import mmap
 import warnings
 from collections.abc import Callable
@@ -276,6 +277,22 @@ def test_writing_is_refused(program: Callable[[Run, Way], Any], way: str) -> Non
 
 def native(function: Callable[..., Any]) -> Compiled:
     return Compiled(function, fullgraph=True, backend="native")
+
+
+@functools.cache
+def table() -> Any:
+    return np.zeros((2, 3))
+
+
+@pytest.mark.parametrize(
+    "share", [wg.from_numpy, wg.as_tensor, lambda t: wg.from_numpy(t[:, ::2]), lambda t: wg.asarray(t.T)]
+)
+def test_arrays_that_no_name_leads_to(share: Callable[[Any], Any]) -> None:
+    run = native(lambda x: x + share(table()).sum())
+    for value in (1.0, 2.0, 2.0, 3.0):
+        table()[:] = value
+        assert run(wg.zeros(())).item() == share(table()).sum().item()
+    assert len(next(iter(run.programs.values()))) == 3
 
 
 # ---- memory that is given away

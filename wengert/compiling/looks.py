@@ -261,10 +261,14 @@ class Memory(Look):
     def __init__(self, called: str, array: Any) -> None:
         self.called, self.array = called, array
         self.before, self.form = array.tobytes(), (array.shape, array.strides, array.dtype)
+        plain = array.size and array.flags.c_contiguous and not array.dtype.hasobject
+        self._flat = memoryview(array.reshape(-1).view(np.uint8)) if plain else None  # compared where it lies
 
     def holds(self) -> bool:
         array = self.array
-        return (array.shape, array.strides, array.dtype) == self.form and array.tobytes() == self.before
+        if (array.shape, array.strides, array.dtype) != self.form:
+            return False
+        return bool((array.tobytes() if self._flat is None else self._flat) == self.before)
 
     def read(self) -> Sequence[Any]:
         return self.before

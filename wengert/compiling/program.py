@@ -360,6 +360,7 @@ def capture(function: Callable[..., Any], leaves: Sequence[Any], structure: Any)
         if (name := level.modules.changed()) is not None:  # perhaps only the first time
             raise NotYet(f"it changes attributes of a module ({name}); write into tensors that are there with copy_()")
         around.check()
+        around.watch(level.lent.unreached())
     except TransformError:  # the function will be run as it is, from where it was
         level.modules.restore()
         around.restore()

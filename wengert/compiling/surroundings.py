@@ -83,6 +83,7 @@ class Surroundings:
         self._texts: set[str] = set()  # that are names
         self._looks: dict[Any, Look] = {}
         self._memory: dict[int, Memory | Bytes] = {}
+        self._watched: dict[int, Memory] = {}
         self._walked: set[int] = set()
         self._functions: dict[int, Any] = {}
         self.modules: dict[int, Any] = {}
@@ -103,6 +104,12 @@ class Surroundings:
                 self._walk(root)
             if len(self._names) != known:
                 self._follow()
+
+    def watch(self, arrays: Iterable[Any]) -> None:
+        """Look at arrays that no name leads to: an object may hold them that nothing is known of."""
+        for array in arrays:
+            self._watched[id(array)] = Memory("an array that a tensor was made of", array)
+        self._looks.update(self._watched)
 
     def check(self) -> None:
         """Take note that the function has run.
@@ -162,6 +169,7 @@ class Surroundings:
             look.refresh()
         if not plain:  # equal containers, of which the old ones need not be looked at any more
             self._looks.clear()
+            self._looks.update(self._watched)
             self._follow()
             self._settle()
         return None

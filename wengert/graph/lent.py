@@ -73,6 +73,11 @@ class Lent:
         """Whether an array lies in memory that the function gets hold of by names."""
         return any(np.may_share_memory(array, other) for other in self.reached())
 
+    def unreached(self) -> list[Any]:
+        """Return the arrays that constants were made of and that the function may get hold of in other ways than by names."""
+        places = [(storage, array) for storage, _, array in self._places.values() if id(array) in self._shared]
+        return [array for storage, array in places if storage.source is None and not self.is_reached(array)]
+
     def made_of(self, tensor: Any) -> tuple[Any, Any] | None:
         """Return the tensor, or the one that it is a view of, and its array, if it was made of the user's memory; else None."""
         array = tensor._payload

@@ -278,7 +278,7 @@ def _reduced(rows: Any, segments: Any, bags: int, mode: str) -> Any:
     if mode == "sum":
         return total
     counts = np.maximum(np.bincount(segments, minlength=bags), 1)
-    return total / ops.from_numpy(counts[:, np.newaxis].astype(np.float64)).to(rows.dtype)
+    return total / from_array(counts[:, np.newaxis].astype(np.float64)).to(rows.dtype)
 
 
 @composite(

@@ -20,6 +20,7 @@ from wengert.core.batch import front, shifted
 from wengert.core.families import composite, linear
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
+from wengert.core.tensor import from_array
 from wengert.errors import DTypeError, ShapeError
 from wengert.operators.complex import complex_of
 from wengert.settings import settings
@@ -79,7 +80,7 @@ def _weights(size: int, half: int, inside: float, dtype: Any, dim: int, ndim: in
     weights[0] = 1
     if size % 2 == 0:
         weights[-1] = 1
-    return ops.from_numpy(weights.reshape([half if i == dim else 1 for i in range(ndim)]))
+    return from_array(weights.reshape([half if i == dim else 1 for i in range(ndim)]))
 
 
 def _half_spec(input: Spec, dim: Any, norm: Any) -> Spec:

@@ -21,6 +21,7 @@ from wengert.core.batch import aligned, expanded
 from wengert.core.families import operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
+from wengert.core.tensor import from_array
 from wengert.errors import ShapeError
 
 __all__ = ["fits_scores", "fused_attention", "fused_attention_backward"]
@@ -108,7 +109,7 @@ def _weights(query: Any, key: Any, mask: Any, lse: Any, scale: Any, is_causal: A
         s = ops.where(mask, s, -math.inf) if mask.dtype.category == BOOL else s + mask
     if is_causal:
         seen = np.tri(*s.shape[-2:], dtype=np.bool_)
-        s = ops.where(ops.from_numpy(seen), s, -math.inf)
+        s = ops.where(from_array(seen), s, -math.inf)
     return ops.exp(s - _column(ops.where(ops.eq(lse, -math.inf), 0.0, lse), s))
 
 

@@ -15,6 +15,7 @@ from wengert.core.arguments import Floating, Tensors
 from wengert.core.families import composite, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
+from wengert.core.tensor import from_array
 from wengert.errors import ShapeError
 from wengert.kernels import grid_sample as kernels
 from wengert.kernels import grid_sample_moves as derivatives
@@ -270,5 +271,5 @@ def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any
         )
     axes = np.meshgrid(*[_centres(n, bool(align_corners)) for n in sizes[2:]], indexing="ij")
     base = np.stack([*axes[::-1], np.ones(sizes[2:])], -1).reshape(-1, dims + 1)
-    grid = ops.from_numpy(base).to(theta.dtype) @ theta.mT
+    grid = from_array(base).to(theta.dtype) @ theta.mT
     return ops.reshape(grid, (sizes[0], *sizes[2:], dims))
