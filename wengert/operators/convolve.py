@@ -59,7 +59,6 @@ def _conv_samples(s: Any) -> list[Any]:
         s.error(RuntimeError, r"bias must have shape \(2,\)", (1, 1, 4), (2, 1, 3), (3,), **one),
         s.error(RuntimeError, "groups=2 must divide", (1, 2, 4), (3, 1, 3), bias=None, **{**one, "groups": 2}),
         s.error(RuntimeError, "at least 1 element", (1, 2, 4), (3, 2, 0), bias=None, **one),
-        s.error(TypeError, "'groups' must be an int", (1, 1, 4), (3, 1, 3), bias=None, **{**one, "groups": True}),
     ]  # fmt: skip
 
 
