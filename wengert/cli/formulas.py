@@ -4,7 +4,7 @@ import ast
 import inspect
 import linecache
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 __all__ = ["formula", "spec_formulas"]
@@ -24,7 +24,7 @@ def formula(rule: Callable[..., Any]) -> str:
         >>> formula(operators()["tanh"].rules.rules[0][0])
         'g * (1 - out * out)'
     """
-    rule = inspect.unwrap(rule)
+    rule = inspect.unwrap(rule.func if isinstance(rule, partial) else rule)
     node = _definition(rule)
     if node is None:
         return f"{rule.__name__}{inspect.signature(rule)}"
