@@ -92,6 +92,10 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "pow": (r"not implemented for .*Bool", "bool powers are defined: PyTorch has them for numbers only"),
     "qr": DEPRECATED,
     "remainder": (r"aten::remainder is not implemented", UNDEFINED),
+    "scatter_add": (
+        r"too many indices for tensor of dimension 0|invalid gradient at index 1",
+        "PyTorch's backward fails where one tensor has a dimension and another has none",
+    ),
     "selu": (r"gradient of selu\(array\(\[0.0, nan\]\)\)", "the gradient at nan is nan, not passed on"),
     "sgn": (r"ZeroTensor|sgn\(array\(\[0.0, -0.0, nan\]\)\)", "nan stays nan; PyTorch's zero gradient cannot be read"),
     "sign": (r"sign\(array\(\[0.0, -0.0, nan\]\)\)", "nan stays nan"),
