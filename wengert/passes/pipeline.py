@@ -24,7 +24,6 @@ from wengert.passes.rewriting import duplicate
 from wengert.passes.share import share
 from wengert.passes.simplify import simplify
 from wengert.passes.spare import spare
-from wengert.passes.sums import join_products
 
 __all__ = ["KINDS", "PIPELINE", "Options", "Stage", "optimise"]
 
@@ -66,7 +65,6 @@ PIPELINE: Final = (
     Stage("into_weights", "", lambda graph, options: into_weights(graph)),
     Stage("part", "", lambda graph, options: part(graph, options.source)),
     Stage("prune_again", "", lambda graph, options: prune(graph)),
-    Stage("join_products", "", lambda graph, options: join_products(graph)),
     Stage("formulas", "formulas", lambda graph, options: fuse_formulas(graph)),
     Stage("products", "product", lambda graph, options: fuse_products(graph)),
     Stage("pointwise", "pointwise", lambda graph, options: fuse_pointwise(graph, options.fusible, options.reductions)),
