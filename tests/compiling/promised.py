@@ -1,5 +1,7 @@
 """What tests of capture share: tensors, how results are compared, and operators that Python runs."""
 
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,11 +25,24 @@ __all__ = [
     "linear",
     "log",
     "logged",
+    "outcome",
     "scaled",
     "shapeless",
     "sharer",
     "weight",
 ]
+
+
+def outcome(call: Callable[[], Any]) -> Exception | None:
+    """Return what a call raises."""
+    wg.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            call()
+        except Exception as error:
+            return error
+    return None
 
 
 def drawn(*shape: int, seed: int = 0, dtype: Any = np.float64) -> Any:

@@ -1,7 +1,6 @@
 """What a plain call refuses a compiled one refuses in the same words: when it is captured, or, for values, when it runs."""
 
 import hashlib
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 
 import wengert as wg
+from tests.compiling.promised import outcome
 from wengert import tree
 from wengert.compiling.function import Compiled
 from wengert.compiling.program import capture
@@ -24,18 +24,6 @@ NONSENSE = [
 NAMES = [f"{v.dtype} of {tuple(v.shape)}" if isinstance(v, wg.Tensor) else repr(v) for v in NONSENSE]
 PUBLIC = sorted(name for name, op in operators().items() if op.home)
 GROUPS, EVERY = 8, 6
-
-
-def outcome(call: Callable[[], Any]) -> Exception | None:
-    """Return what a call raises."""
-    wg.manual_seed(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            call()
-        except Exception as error:
-            return error
-    return None
 
 
 def in_a_program(call: Callable[[], Any]) -> Exception | None:

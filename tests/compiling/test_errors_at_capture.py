@@ -4,7 +4,6 @@ Only what depends on the values of tensors waits until the program runs.
 """
 
 import inspect
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 import wengert as wg
+from tests.compiling.promised import outcome
 from wengert import tree
 from wengert.compiling.function import Compiled
 from wengert.compiling.program import capture
@@ -33,18 +33,6 @@ TEXTS = {
 }  # fmt: skip
 
 Make = Callable[[], tuple[list[Any], dict[str, Any]]]
-
-
-def outcome(call: Callable[[], Any]) -> Exception | None:
-    """Return what a call raises."""
-    wg.manual_seed(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            call()
-        except Exception as error:
-            return error
-    return None
 
 
 def captured(name: str, make: Make) -> Exception | None:
