@@ -82,3 +82,30 @@ def test_copies_hooks_and_text() -> None:
     assert fast._orig_mod._hooks is None
     with pytest.raises(AttributeError, match="nothing_of_it"):
         _ = fast.nothing_of_it
+
+
+# ---- with other parameters
+
+
+def test_functional_call_of_a_compiled_module() -> None:
+    plain = layers().eval()
+    module = wg.compile(copy.deepcopy(plain))
+    x = wg.randn(5, 3)
+    given = {name: parameter.detach() + 1 for name, parameter in plain.named_parameters()}
+
+    def loss(of: Any, parameters: Any) -> Any:
+        named = {("_orig_mod." if of is module else "") + name: value for name, value in parameters.items()}
+        return wg.func.functional_call(of, named, x).pow(2).sum()
+
+    for _ in range(2):
+        assert wg.allclose(module(x), plain(x), atol=1e-6)
+        assert wg.allclose(loss(module, given), loss(plain, given), rtol=1e-5)
+        found, want = (wg.func.grad(lambda p, of=of: loss(of, p))(given) for of in (module, plain))
+        assert all(wg.allclose(found[name], want[name], rtol=1e-4, atol=1e-4) for name in given)
+    for parameter in given.values():
+        parameter.requires_grad_()
+    gradient = wg.func.grad(lambda p: loss(module, p))
+    with pytest.raises(RuntimeError, match=r"since it was called, \w+ has changed; compile the function that takes"):
+        gradient(given)  # which can be differentiated again, and for that the module would need these parameters still
+    found, want = wg.compile(gradient, fullgraph=True)(given), wg.func.grad(lambda p: loss(plain, p))(given)
+    assert all(wg.allclose(found[name], want[name], rtol=1e-4, atol=1e-4) for name in given)

@@ -103,12 +103,18 @@ class Call:
         """Return the gradients as functions of everything, by running the function itself, which can be differentiated.
 
         Raises:
-            RuntimeError: if it cannot be run a second time. InplaceError: if it would meet other values.
+            RuntimeError: if it cannot be run a second time, or what it reads besides its arguments is no longer what it was.
+            InplaceError: if it would meet other values.
         """
         if self.program.acts:
             raise RuntimeError(
                 "second derivatives (create_graph=True) of a compiled function that writes, steps or draws random numbers: "
                 "they need it to be run again; compile the part that does not, or call the function uncompiled"
+            )
+        if (changed := self.program.guards.broken(self.leaves)) is not None:
+            raise RuntimeError(
+                "second derivatives (create_graph=True) of a compiled function need it to be run again, and since it was "
+                f"called, {changed}; compile the function that takes the derivatives, or call this one uncompiled"
             )
         for entry, version in zip(entries, self.versions, strict=True):
             if version_of(entry).count != version:

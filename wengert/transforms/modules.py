@@ -6,6 +6,7 @@ from typing import Any
 
 from wengert.core.registry import ops
 from wengert.core.state import thread
+from wengert.core.structure import structure
 from wengert.core.tensor import Tensor
 
 __all__ = ["functional_call", "stack_module_state"]
@@ -81,10 +82,12 @@ def _swapped(module: Any, values: dict[str, Any], tie: bool, strict: bool) -> It
     try:
         for owner, name, value in places:
             owner.__dict__[name] = value
+        structure.changes += 1  # what is compiled looks whether modules are what they were
         yield
     finally:
         for owner, name, value in before:
             owner.__dict__[name] = value
+        structure.changes += 1
 
 
 def _with_tied(own: dict[str, Any], values: dict[str, Any], tie: bool) -> dict[str, Any]:
