@@ -84,17 +84,138 @@ def test_copies_hooks_and_text() -> None:
         _ = fast.nothing_of_it
 
 
+# ---- in place
+
+
+def eager_and_in_place(**options: Any) -> tuple[Any, Any]:
+    """Return a module, and one like it that is compiled in place."""
+    plain = layers()
+    module = copy.deepcopy(plain)
+    module.compile(**({"fullgraph": True} | options))
+    return plain, module
+
+
+def programs(module: Any) -> int:
+    return sum(map(len, module._compiled.programs.values()))
+
+
+@pytest.mark.parametrize("options", [{}, {"backend": "reference"}, {"fullgraph": False, "verify": "first_call"}])
+def test_compiled_in_place_it_computes_the_same_and_keeps_its_names(options: dict[str, Any]) -> None:
+    plain, module = eager_and_in_place(**options)
+    assert type(module) is nn.Sequential
+    assert list(module.state_dict()) == list(plain.state_dict())
+    assert [name for name, _ in module.named_modules()] == [name for name, _ in plain.named_modules()]
+    x, found = wg.randn(5, 3), []
+    for model in (plain, module):
+        wg.manual_seed(7)
+        found.append(model(x))
+        found[-1].pow(2).sum().backward()
+    assert wg.allclose(*found, atol=1e-6)
+    for one, other in zip(plain.parameters(), module.parameters(), strict=True):
+        assert wg.allclose(one.grad, other.grad, atol=1e-5)
+    assert wg.allclose(plain[1].running_var, module[1].running_var, atol=1e-6)
+    assert programs(module) == 1
+    plain.eval(), module.eval()
+    assert wg.allclose(module(x), plain(x), atol=1e-6)
+    assert programs(module) == 2
+
+
+def test_hooks_run_inside_of_what_is_compiled_in_place() -> None:
+    plain, module = (model.eval() for model in eager_and_in_place())
+    x = wg.randn(5, 3)
+    want = plain(x)
+    assert wg.allclose(module(x), want, atol=1e-6)
+    handles = [
+        module.register_forward_pre_hook(lambda module, args: (args[0] * 1,)),
+        module.register_forward_hook(lambda module, args, output: output * 2),
+        module[0].register_full_backward_hook(lambda module, inputs, outputs: (inputs[0] * 3,)),
+    ]
+    start = x.clone().requires_grad_()
+    found = module(start)
+    assert wg.allclose(found, 2 * want, atol=1e-6)
+    found.sum().backward()
+    with_hooks, start.grad = start.grad, None
+    for handle in handles:
+        handle.remove()
+    module(start).sum().backward()
+    assert wg.allclose(with_hooks, 6 * start.grad, atol=1e-5)
+    assert wg.allclose(module(x), want, atol=1e-6)
+
+
+class KeepsAll(nn.Linear):
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__.copy()
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))])
+@pytest.mark.parametrize("kind", [nn.Linear, KeepsAll])
+def test_copies_of_what_is_compiled_in_place(kind: Any, again: Any) -> None:
+    module = kind(2, 2)
+    module.compile(backend="reference")
+    want = module(wg.ones(2))
+    other = again(module)
+    assert wg.equal(other(wg.ones(2)), want)
+    assert kind is KeepsAll or other._compiled is None  # as in PyTorch
+    if again is not copy.copy:
+        with wg.no_grad():
+            other.weight.zero_(), other.bias.fill_(3.0)
+        assert other(wg.ones(2)).tolist() == [3.0, 3.0]
+    assert wg.equal(module(wg.ones(2)), want)
+
+
+def test_compiled_in_place_within_others_and_taken_back() -> None:
+    plain, module = (model.eval() for model in eager_and_in_place())
+    x = wg.randn(5, 3)
+    fast = wg.compile(Outer(module), fullgraph=True)
+    assert wg.allclose(fast(x), fast.head(plain(x)), atol=1e-6)
+    assert programs(module) == 0  # it became a part of the other program
+    wrapped = wg.compile(module, fullgraph=True)
+    wrapped.compile(backend="reference")
+    assert module._compiled.backend == "reference"
+    assert wg.allclose(wrapped(x), plain(x), atol=1e-6)
+    module.compile(disable=True)
+    assert wg.equal(module(x), plain(x))
+    lazy = nn.LazyLinear(2)
+    lazy.compile(fullgraph=True)
+    assert lazy(x).shape == (5, 2)
+    assert type(lazy) is nn.Linear
+    assert programs(lazy) == 1
+
+
+class Keeping(nn.Module):
+    def forward(self, x: Any) -> Any:
+        self.kept = x * 1
+        return x
+
+
+def test_what_is_wrong_is_named_after_the_module() -> None:
+    module = Keeping()
+    module.compile(fullgraph=True)
+    with pytest.raises(wg.errors.CaptureError, match=r"^Keeping cannot be compiled"):
+        [module(wg.ones(2)) for _ in range(20)]  # for it might be only the first time
+    with pytest.raises(TypeError, match="unexpected keyword argument 'nonsense'"):
+        module.compile(nonsense=1)
+    layer = nn.ReLU()
+    layer.compile()
+    with pytest.raises(TypeError, match="must be a tensor, got"):
+        layer("text")
+
+
 # ---- with other parameters
 
 
-def test_functional_call_of_a_compiled_module() -> None:
-    plain = layers().eval()
-    module = wg.compile(copy.deepcopy(plain))
+@pytest.mark.parametrize("way", ["in place", "as another module"])
+def test_functional_call_of_a_compiled_module(way: str) -> None:
+    plain, module = (model.eval() for model in eager_and_in_place())
+    prefix = "" if way == "in place" else "_orig_mod."
+    if prefix:
+        module.compile(disable=True)
+        module = wg.compile(module)
     x = wg.randn(5, 3)
     given = {name: parameter.detach() + 1 for name, parameter in plain.named_parameters()}
 
     def loss(of: Any, parameters: Any) -> Any:
-        named = {("_orig_mod." if of is module else "") + name: value for name, value in parameters.items()}
+        named = {(prefix if of is module else "") + name: value for name, value in parameters.items()}
         return wg.func.functional_call(of, named, x).pow(2).sum()
 
     for _ in range(2):

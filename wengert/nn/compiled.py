@@ -58,6 +58,10 @@ class CompiledModule(Module):
         """Call the module, compiled."""
         return self.compiled(*args, **kwargs)
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile calls of the module in it, in place; calls of this one are compiled as they are."""
+        self._orig_mod.compile(*args, **kwargs)
+
     def __getattr__(self, name: str) -> Any:
         if name in OWN:  # while it is being made
             raise AttributeError(f"{type(self).__name__} has no attribute '{name}'", name=name, obj=self)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
+import wengert
 from wengert.array.dtype import DType, bfloat16, float16, float32, float64, to_dtype
 from wengert.array.layout import has_order, memory_order
 from wengert.core.registry import ops
@@ -38,6 +39,7 @@ class Module(Members):
 
     training: bool = True
     _hooks: ModuleHooks | None = None
+    _compiled: Callable[..., Any] | None = None  # what runs when it is called, after compile()
     _version: int = 1
     _shown: tuple[str, ...] = ()  # the attributes that repr shows
 
@@ -52,6 +54,8 @@ class Module(Members):
         raise NotImplementedError(f"{type(self).__name__} does not define forward()")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._compiled is not None:
+            return self._compiled(*args, **kwargs)
         captures = thread.state.captures
         if captures is not None:
             captures.module(self)
@@ -62,6 +66,30 @@ class Module(Members):
         except AttributeError as error:
             _refuse_no_tensor(self, args, error)
             raise
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile the calls of this module in place: ``module(x)`` then runs forward and hooks as one program.
+
+        The module stays what it is: its class, the names in ``state_dict()``, its hooks. A copy, or one that was pickled, is
+        not compiled, as in PyTorch. Calling it again compiles anew; ``compile(disable=True)`` takes it back.
+
+        Args:
+            args, kwargs: those of :func:`wengert.compile`, without the model.
+
+        Raises:
+            TypeError, ValueError: as :func:`wengert.compile` does.
+
+        Example:
+            >>> import wengert as wg
+            >>> layer = wg.nn.Linear(2, 1)
+            >>> layer.compile(fullgraph=True)
+            >>> layer(wg.ones(3, 2)).shape, list(layer.state_dict())
+            (wengert.Size([3, 1]), ['weight', 'bias'])
+        """
+        self._compiled = wengert.compile(Calls(self), *args, **kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_compiled"}
 
     def hooks_on_call(self) -> list[Callable[..., Any]]:
         """Return the functions of the hooks that a call, and backward through it, runs."""
@@ -307,6 +335,26 @@ class Module(Members):
         if not extra and not children:
             return f"{self._get_name()}()"
         return f"{self._get_name()}(\n  " + "\n  ".join(extra + children) + "\n)"
+
+
+class Calls:
+    """The calls of a module as they are without :meth:`Module.compile`: what that compiles.
+
+    An object, and no function: what holds it can be copied and pickled together with the module.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.module, self.__qualname__ = module, type(module).__qualname__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        captures = thread.state.captures
+        if captures is not None:
+            captures.module(self.module)
+        try:
+            return call_with_hooks(self.module, args, kwargs)
+        except AttributeError as error:
+            _refuse_no_tensor(self.module, args, error)
+            raise
 
 
 def _indented(text: str) -> str:
