@@ -55,6 +55,12 @@ FUNCTIONS = {
     "sum": lambda m, s: m.sparse.sum(s), "sum 0": lambda m, s: m.sparse.sum(s, 0), "sum 1": lambda m, s: s.sum(1),
     "softmax": lambda m, s: m.sparse.softmax(s, 1), "log_softmax": lambda m, s: m.sparse.log_softmax(s, 0),
     "norm": lambda m, s: s.norm(), "mask": lambda m, s: m.tensor(SAME).sparse_mask(s.coalesce()),
+    "zeros_like": lambda m, s: m.zeros_like(s), "zeros_like dtype": lambda m, s: m.zeros_like(s, dtype=m.int64),
+    "zeros_like dense": lambda m, s: m.zeros_like(s, layout=m.strided), "empty_like": lambda m, s: m.empty_like(s),
+    "csr zeros_like": lambda m, s: m.zeros_like(s.to_sparse_csr()),
+    "csr ones_like": lambda m, s: m.ones_like(s.to_sparse_csr()),
+    "csr full_like": lambda m, s: m.full_like(s.to_sparse_csr(), 3.0, dtype=m.float32),
+    "bmm": lambda m, s: m.bmm(m.stack([s, s * 2]).coalesce(), m.tensor(np.stack([RIGHT, RIGHT**2]))),
     "zero_": lambda m, s: s.clone().zero_(), "mul_": lambda m, s: s.clone().mul_(3),
     "to_sparse": lambda m, s: m.tensor(SAME).to_sparse(), "to_sparse 1": lambda m, s: m.tensor(SAME).to_sparse(1),
     "csr mm": lambda m, s: s.to_sparse_csr() @ m.tensor(RIGHT), "csr twice": lambda m, s: s.to_sparse_csr() * 2,
@@ -82,7 +88,7 @@ def test_functions(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["mm", "addmm", "to_dense", "sum 0", "times dense", "half", "t", "softmax", "dense plus"]
+    "name", ["mm", "addmm", "bmm", "to_dense", "sum 0", "times dense", "half", "t", "softmax", "dense plus"]
 )
 def test_gradients_of_entries(name: str) -> None:
     found = []
@@ -92,6 +98,21 @@ def test_gradients_of_entries(name: str) -> None:
         FUNCTIONS[name](m, tensor).to_dense().square().sum().backward()
         found.append(values.grad.to_dense().numpy())
     np.testing.assert_allclose(*found, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "arguments"), [
+    ("ones_like", ()), ("full_like", (2.0,)), ("rand_like", ()), ("randn_like", ()), ("randint_like", (5,)),
+])  # fmt: skip
+def test_what_would_be_dense_is_refused_by_both(name: str, arguments: tuple[Any, ...]) -> None:
+    for m in (wg, torch):
+        with pytest.raises(NotImplementedError):
+            getattr(m, name)(coo(m), *arguments)
+        if name in ("rand_like", "randint_like"):
+            with pytest.raises(NotImplementedError):
+                getattr(m, name)(coo(m).to_sparse_csr(), *arguments)
+    if name not in ("rand_like", "randint_like"):
+        shapes = {tuple(getattr(m, name)(coo(m).to_sparse_csr(), *arguments).values().shape) for m in (wg, torch)}
+        assert shapes == {(4,)}
 
 
 @pytest.mark.parametrize("name", ["itself", "coalesce", "csr", "float32", "empty"])

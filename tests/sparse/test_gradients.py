@@ -7,6 +7,7 @@ import wengert as wg
 
 RNG = np.random.default_rng(2)
 POSITIONS = np.array([[0, 1, 1, 2, 0], [2, 0, 0, 1, 2]])  # two of them twice
+BATCH = np.array([[0, 0, 1, 1, 0], [0, 1, 1, 0, 0], [2, 0, 3, 1, 2]])
 OTHERS = np.array([[0, 1, 2], [0, 0, 1]])
 
 
@@ -29,6 +30,8 @@ FUNCTIONS = {
     "of csr": lambda v, w, d: coo(v).to_sparse_csr() @ d,
     "sparse times sparse": lambda v, w, d: (coo(v) @ coo(w, OTHERS).t()).to_dense(),
     "csr times csr": lambda v, w, d: (coo(v).to_sparse_csr() @ coo(w, OTHERS).t().to_sparse_csr()).to_dense(),
+    "batch times batch": lambda v, w, d: wg.bmm(coo(v, BATCH, (2, 2, 4)), wg.stack((d, d.square()))),
+    "dense batch times": lambda v, w, d: wg.bmm(wg.stack((d.t(), 1 - d.t())), coo(v, BATCH, (2, 2, 4)).transpose(1, 2)),
     "sum of two": lambda v, w, d: (coo(v) + coo(w, OTHERS) * 2).to_dense(),
     "difference to dense": lambda v, w, d: d.t()[:, :4].new_ones(3, 4).sub(coo(v), alpha=2),
     "product of two": lambda v, w, d: (coo(v) * coo(w, OTHERS)).to_dense(),

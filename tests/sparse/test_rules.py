@@ -155,6 +155,31 @@ def test_products(kind):
     close(both, a @ c.T)
 
 
+def batch():
+    """Three sparse matrices, (2, 4), the second without entries, and the same as an array."""
+    places = np.array([[0, 0, 0, 2, 2], [0, 1, 1, 0, 1], [3, 0, 0, 2, 3]])
+    entries = RNG.normal(size=places.shape[1])
+    array = np.zeros((3, 2, 4))
+    np.add.at(array, tuple(places), entries)
+    return wg.sparse_coo_tensor(places, entries, (3, 2, 4)), array
+
+
+@pytest.mark.parametrize("dtype", [wg.float64, wg.float32, wg.int64, wg.complex128], ids=str)
+def test_products_of_batches(dtype):
+    tensor, a = batch()
+    right, left = RNG.integers(-4, 4, (3, 4, 5)), RNG.integers(-4, 4, (3, 5, 2))
+    tensor, a = ((tensor * 8).coalesce().to(dtype), np.trunc(a * 8)) if dtype is wg.int64 else (tensor.to(dtype), a)
+    tolerance = {"rtol": 1e-5 if dtype is wg.float32 else 1e-12, "atol": 1e-5 if dtype is wg.float32 else 1e-12}
+    for found, want in (
+        (wg.bmm(tensor, wg.tensor(right, dtype=dtype)), a @ right),
+        (tensor @ wg.tensor(right, dtype=dtype), a @ right),
+        (wg.bmm(wg.tensor(left, dtype=dtype), tensor), left @ a),
+        (wg.zeros_like(tensor).bmm(wg.tensor(right, dtype=dtype)), 0 * (a @ right)),
+    ):
+        assert (found.layout, found.dtype) == (wg.strided, dtype)
+        np.testing.assert_allclose(found.numpy(), want, **tolerance)
+
+
 def test_products_of_samples():
     tensor, a = sparse(repeated=False)
     left, right = RNG.normal(size=(3, 2)), RNG.normal(size=(2, 4))
@@ -183,6 +208,9 @@ REFUSED = [
     (lambda t: t.clamp(min=0.1), r"clamp\(\)"), (lambda t: t == t, r"eq\(\)"), (lambda t: t.reshape(12), r"reshape\(\)"),
     (lambda t: t.fill_(1), r"fill\(\)"), (lambda t: t.mean(), r"mean\(\)"),
     (lambda t: wg.ones_like(t), "would be dense"),
+    (lambda t: batch()[0] @ wg.ones(4, 2, dtype=wg.float64), "a batch of them and a dense one"),
+    (lambda t: batch()[0].bmm(batch()[0].transpose(1, 2)), "two sparse batches"),
+    (lambda t: wg.ones(3, 2, 4).to_sparse(1).bmm(wg.ones(3, 4, 2)), "all of whose dimensions are sparse"),
     (lambda t: wg.sparse.mm(wg.ones(2, 3), wg.ones(3, 2)), "for sparse tensors, got a dense one"),
     (lambda t: wg.sparse.sum(wg.ones(2)), "for sparse tensors"),
 ]  # fmt: skip
@@ -196,6 +224,9 @@ def test_an_operator_without_a_meaning_says_so(call, text):
 
 @pytest.mark.parametrize(("call", "text"), [
     (lambda t: t @ wg.ones(3, 2, dtype=wg.float64), "cannot be multiplied so"),
+    (lambda t: batch()[0].bmm(wg.ones(2, 4, 2, dtype=wg.float64)), r"bmm\(\): the tensors need the same batch size"),
+    (lambda t: batch()[0].bmm(wg.ones(3, 2, 2, dtype=wg.float64)), "cannot be multiplied so"),
+    (lambda t: t @ wg.ones(3, 4, 2, dtype=wg.float64), "cannot be multiplied so"),
     (lambda t: t @ wg.ones(4, 2), "same dtype"), (lambda t: wg.sparse.mm(t, wg.ones(4)), "two matrices"),
     (lambda t: t + sparse((4, 3))[0], "do not broadcast"), (lambda t: t * sparse((4, 3))[0], "do not broadcast"),
     (lambda t: wg.sparse.sampled_addmm(t, wg.ones(3, 2), wg.ones(3, 4)), "that fit"),

@@ -267,6 +267,10 @@ class Layout(Level):
         """Return what an operator gives for tensors some of which are of this layout, with its history."""
         raise NotImplementedError
 
+    def like(self, name: str, tensor: Any, make: Callable[[Any], Any]) -> Any:
+        """Return what ``name`` gives for a tensor of this layout, if ``make`` gives what it does for a dense one."""
+        raise NotImplementedError
+
     def keep(self, gradient: Any, leaf: Any) -> None:
         """Let a leaf have a gradient of this layout."""
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from wengert.array.device import devices
 from wengert.array.dtype import INTEGER, DType, int64, scalar_dtype, to_dtype
-from wengert.array.layout import arranged, memory_order
+from wengert.array.layout import arranged, memory_order, strided
 from wengert.array.shape import as_int, size_of
 from wengert.core.apply import as_tensor
 from wengert.core.devices import device_of, made_on
 from wengert.core.explain import named
-from wengert.core.interpret import owned_like
+from wengert.core.interpret import Layout, Payload, owned_like
 from wengert.core.methods import attach
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, from_array, wrote
@@ -22,7 +22,7 @@ from wengert.errors import DTypeError, ShapeError
 from wengert.operators.writes import number_as
 from wengert.settings import settings
 
-__all__ = ["CREATION", "creation", "finished"]
+__all__ = ["CREATION", "creation", "finished", "in_layout"]
 
 CREATION: dict[str, Callable[..., Any]] = {}
 
@@ -160,62 +160,83 @@ def empty_permuted(
     return finished(memory.transpose(np.argsort(order)), device, requires_grad)
 
 
-def _like(input: Any, dtype: Any) -> tuple[tuple[int, ...], Any]:
+def like(
+    name: str, input: Any, fill: Callable[..., Any], dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, memory_format: Any = None,
+) -> Any:  # fmt: skip
+    """Return a new tensor in the shape and dtype of another one, of the array that ``fill(shape, dtype)`` gives."""
     source = as_tensor(input)
-    return tuple(source.shape), (source.dtype if dtype is None else to_dtype(dtype)).numpy
+    stored = in_layout(name, source, layout, memory_format)
+    if stored is not None:
+        made = stored.like(name, source, lambda part: like(name, part, fill, dtype, None, _beside(source, device)))
+        return made.requires_grad_() if requires_grad else made
+    kind = (source.dtype if dtype is None else to_dtype(dtype)).numpy
+    array = _formatted(name, fill(tuple(source.shape), kind), memory_format)
+    made = finished(array, _beside(source, device), requires_grad)
+    return made if layout is strided else owned_like(made, source)
+
+
+def in_layout(name: str, source: Any, layout: Any, memory_format: Any) -> Layout | None:
+    """Return the level of a tensor that is not dense, if what is made like it is to be stored likewise.
+
+    Raises:
+        TypeError: if it is no tensor. NotImplementedError: for a layout that the result cannot have.
+    """
+    if not isinstance(source, Tensor):
+        raise TypeError(f"{name}(): input must be a tensor, got {type(source).__name__}")
+    held = source._payload
+    stored = held.level if isinstance(held, Payload) and isinstance(held.level, Layout) else None
+    if layout is strided or (stored is None and layout is None):
+        return None
+    if stored is None or layout not in (None, source.layout):
+        own = strided if stored is None else source.layout
+        raise NotImplementedError(f"{name}() of a tensor with layout {own} cannot have {layout}; convert the result")
+    if memory_format is not None:
+        raise NotImplementedError(
+            f"{name}(): memory_format is for dense tensors, and this one has layout {source.layout}"
+        )
+    return stored
 
 
 @creation
 def zeros_like(
-    input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
+    input: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    memory_format: Any = None,
 ) -> Any:  # fmt: skip
-    """Return zeros in the shape and dtype of ``input``."""
-    made = finished(
-        _formatted("zeros_like", np.zeros(*_like(input, dtype)), memory_format),
-        _beside(as_tensor(input), device),
-        requires_grad,
-    )
-    return owned_like(made, as_tensor(input))
+    """Return zeros in the shape, dtype and layout of ``input``: of a sparse tensor, one without entries."""
+    return like("zeros_like", input, np.zeros, dtype, layout, device, requires_grad, memory_format)
 
 
 @creation
 def ones_like(
-    input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
+    input: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    memory_format: Any = None,
 ) -> Any:  # fmt: skip
-    """Return ones in the shape and dtype of ``input``."""
-    made = finished(
-        _formatted("ones_like", np.ones(*_like(input, dtype)), memory_format),
-        _beside(as_tensor(input), device),
-        requires_grad,
-    )
-    return owned_like(made, as_tensor(input))
+    """Return ones in the shape and dtype of ``input``; of a CSR tensor, ones where it has entries."""
+    return like("ones_like", input, np.ones, dtype, layout, device, requires_grad, memory_format)
 
 
 @creation
 def empty_like(
-    input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
+    input: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    memory_format: Any = None,
 ) -> Any:  # fmt: skip
-    """Return a tensor in the shape and dtype of ``input`` whose elements are not set."""
-    made = finished(
-        _formatted("empty_like", np.empty(*_like(input, dtype)), memory_format),
-        _beside(as_tensor(input), device),
-        requires_grad,
-    )
-    return owned_like(made, as_tensor(input))
+    """Return a tensor in the shape, dtype and layout of ``input`` whose elements are not set."""
+    return like("empty_like", input, np.empty, dtype, layout, device, requires_grad, memory_format)
 
 
 @creation
 def full_like(
-    input: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    input: Any, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Any:  # fmt: skip
-    """Return a tensor of one value in the shape and dtype of ``input``."""
-    shape, kind = _like(input, dtype)
-    value = number_as("full_like", _number(fill_value, "fill_value"), kind)
-    made = finished(
-        _formatted("full_like", np.full(shape, value), memory_format), _beside(as_tensor(input), device), requires_grad
-    )
-    return owned_like(made, as_tensor(input))
+    """Return a tensor of one value in the shape and dtype of ``input``; of a CSR tensor, where it has entries."""
+    value = _number(fill_value, "fill_value")
+
+    def filled(shape: tuple[int, ...], kind: Any) -> Any:
+        return np.full(shape, number_as("full_like", value, kind))
+
+    return like("full_like", input, filled, dtype, layout, device, requires_grad, memory_format)
 
 
 @creation

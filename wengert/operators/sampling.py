@@ -21,7 +21,7 @@ from wengert.core.state import thread
 from wengert.core.tensor import Tensor, raw
 from wengert.errors import DTypeError, ShapeError
 from wengert.kernels import sampling as kernels
-from wengert.operators.create import creation, finished
+from wengert.operators.create import creation, finished, in_layout
 from wengert.settings import settings
 
 __all__ = ["fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
@@ -231,6 +231,11 @@ def _like(maker: Callable[..., Any], name: str) -> Callable[..., Any]:
         memory_format: Any = None,
         generator: Any = None,
     ) -> Any:
+        stored = in_layout(name, input, layout, memory_format)
+        if stored is not None:
+            options = {"dtype": dtype, "device": device, "generator": generator}
+            made = stored.like(name, input, lambda part: function(part, *args, **options))
+            return made.requires_grad_() if requires_grad else made
         return maker(
             *args,
             size=tuple(input.shape),
@@ -253,9 +258,21 @@ randn_like = creation(_like(randn, "randn_like"))
 
 @creation
 def randint_like(
-    input: Tensor, low: Any, high: Any = None, *, dtype: Any = None, generator: Any = None, **options: Any
+    input: Tensor,
+    low: Any,
+    high: Any = None,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    generator: Any = None,
+    **options: Any,
 ) -> Any:
     """Return integers of ``[low, high)`` (``[0, low)`` without ``high``) in the shape and dtype of ``input``."""
+    stored = in_layout("randint_like", input, layout, options.pop("memory_format", None))
+    if stored is not None:
+        return stored.like(
+            "randint_like", input, lambda part: randint_like(part, low, high, dtype=dtype, generator=generator)
+        )
     low, high = (0, low) if high is None else (low, high)
     return randint(low, high, tuple(input.shape), dtype=dtype or input.dtype, generator=generator, **options)
 

@@ -78,6 +78,10 @@ class Pattern:
         """Return the arrays that say where entries are, by their names in PyTorch."""
         raise NotImplementedError
 
+    def without_entries(self) -> "Pattern":
+        """The pattern of the same shape and layout that has no entries."""
+        return Coo(np.zeros((self.sparse_dim, 0), np.int64), self.shape, True)
+
     def is_same(self, other: "Pattern") -> bool:
         """Return whether another pattern has its entries at the same positions, in the same order."""
         if self is other:
@@ -177,6 +181,10 @@ class Csr(Pattern):
 
     def __reduce__(self) -> Any:
         return Csr, (self.starts, self.columns, self.shape)
+
+    def without_entries(self) -> "Csr":
+        """The pattern of the same shape that has no entries."""
+        return Csr(np.zeros(self.shape[0] + 1, np.int64), np.zeros(0, np.int64), self.shape)
 
     def arrays(self) -> dict[str, Any]:
         """Return where rows start, and the columns."""

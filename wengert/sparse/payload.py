@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.layout import sparse_coo, sparse_csr
 from wengert.core.arguments import Anything
 from wengert.core.interpret import Layout, Payload, highest
 from wengert.core.operator import Op, Spec
@@ -24,6 +25,7 @@ from wengert.sparse.pattern import Pattern
 __all__ = ["CAPTURED", "RULES", "SPARSE", "Sparse", "apply", "entries", "is_sparse", "made", "read", "refuse_dense"]
 
 RULES: dict[str, Callable[..., Any]] = {}  # what operators mean for sparse tensors, by name
+IN_PATTERN = ("empty_like", "full_like", "ones_like", "randn_like")  # of compressed rows, in PyTorch, too
 CAPTURED: dict[str, Callable[..., Any]] = {}  # what they mean while a program is captured
 
 
@@ -104,6 +106,22 @@ class Sparseness(Layout):
     def owned(self, tensor: Any, source: Any) -> Any:
         """Refuse a new tensor like a sparse one."""
         raise SparseError("a new tensor like a sparse one would be dense; give its shape and dtype instead")
+
+    def like(self, name: str, tensor: Any, make: Callable[[Any], Any]) -> Any:
+        """Return a tensor without entries, or one in the same pattern of compressed rows, as PyTorch does.
+
+        Raises:
+            SparseError: for any other, which would be dense.
+        """
+        pattern, own = tensor._payload.pattern, tensor._payload.entries
+        if name == "zeros_like" or (name == "empty_like" and pattern.layout is sparse_coo):
+            return made(make(from_array(own._payload[:0])), pattern.without_entries())
+        if name in IN_PATTERN and pattern.layout is sparse_csr:
+            return made(make(own), pattern)
+        raise SparseError(
+            f"{name}() of a tensor with layout {pattern.layout} would be dense; give layout=wengert.strided, or make it of "
+            "its .values()"
+        )
 
     def admit(self, name: str, tensor: Any, source: Any) -> None:
         """Refuse to write a sparse tensor into a dense one."""

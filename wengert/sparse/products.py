@@ -16,13 +16,19 @@ __all__ = ["addmm", "linear", "matmul", "sampled"]
 
 def _check(input: Any, other: Any) -> None:
     shapes = tuple(input.shape), tuple(other.shape)
+    batched = len(shapes[0]) == len(shapes[1]) == 3
     for tensor in (input, other):
-        if is_sparse(tensor) and (tensor.ndim != 2 or tensor._payload.pattern.sparse_dim != 2):
+        if is_sparse(tensor) and (tensor.ndim != 2 + batched or tensor._payload.pattern.sparse_dim != tensor.ndim):
             raise SparseError(
-                f"matmul() takes sparse matrices both of whose dimensions are sparse, got shapes {shapes[0]} and {shapes[1]}; "
-                "use .to_dense()"
+                "matmul() takes sparse matrices, or a batch of them and a dense one, all of whose dimensions are sparse, got "
+                f"shapes {shapes[0]} and {shapes[1]}; use .to_dense()"
             )
-    if len(shapes[0]) not in (1, 2) or len(shapes[1]) not in (1, 2) or shapes[0][-1] != shapes[1][0]:
+    if batched and is_sparse(input) and is_sparse(other):
+        raise SparseError(
+            f"matmul() of two sparse batches, of shapes {shapes[0]} and {shapes[1]}; use .to_dense() on one"
+        )
+    fits = shapes[0][0] == shapes[1][0] and shapes[0][2] == shapes[1][1] if batched else shapes[0][-1:] == shapes[1][:1]
+    if not fits or (not batched and not {len(shapes[0]), len(shapes[1])} <= {1, 2}):
         raise ShapeError(
             f"matmul(): a sparse matrix cannot be multiplied so, the shapes are {shapes[0]} and {shapes[1]}"
         )
@@ -31,8 +37,13 @@ def _check(input: Any, other: Any) -> None:
 
 
 def matmul(input: Any, other: Any) -> Any:
-    """Return the product of a sparse matrix and a dense matrix or vector, or the other way round, or of two sparse ones."""
+    """Return the product of a sparse matrix and a dense matrix or vector, or the other way round, or of two sparse ones.
+
+    A batch of sparse matrices and a batch of dense ones, of equally many, are multiplied pair by pair.
+    """
     _check(input, other)
+    if input.ndim == 3:
+        return _batched(input, other)
     if not is_sparse(input):
         rows, columns = other._payload.pattern.coo.positions
         swapped = ops.transpose(input, 0, 1) if input.ndim == 2 else input
@@ -42,6 +53,20 @@ def matmul(input: Any, other: Any) -> Any:
     if is_sparse(other):
         return _both(input, other)
     return _combined(entries(input), rows, columns, other, input.shape[0])
+
+
+def _batched(input: Any, other: Any) -> Any:
+    """Return the products of two batches one of which is sparse: that of a matrix with the former as blocks on its diagonal."""
+    sparse = is_sparse(input)
+    given, dense = (input, other) if sparse else (other, ops.transpose(input, 1, 2))
+    batch, rows, columns = given._payload.pattern.positions
+    count, height, width = given.shape
+    if not sparse:
+        rows, columns, height, width = columns, rows, width, height
+    flat = ops.reshape(dense, (count * width, dense.shape[2]))
+    found = _combined(entries(given), batch * height + rows, batch * width + columns, flat, count * height)
+    found = ops.reshape(found, (count, height, dense.shape[2]))
+    return found if sparse else ops.transpose(found, 1, 2)
 
 
 def _combined(values: Any, rows: Any, columns: Any, dense: Any, count: int) -> Any:

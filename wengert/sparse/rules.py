@@ -73,10 +73,7 @@ def _fill(input: Any, value: Any) -> Any:
     if isinstance(value, Tensor) or value != 0:
         return NotImplemented
     pattern = _pattern(input)
-    values = ops.zeros((0, *pattern.dense_shape), dtype=input.dtype)
-    if isinstance(pattern, Csr):
-        return made(values, Csr(np.zeros(pattern.shape[0] + 1, np.int64), np.zeros(0, np.int64), pattern.shape))
-    return made(values, Coo(np.zeros((pattern.sparse_dim, 0), np.int64), pattern.shape, True))
+    return made(ops.zeros((0, *pattern.dense_shape), dtype=input.dtype), pattern.without_entries())
 
 
 # ---- of two
