@@ -11,6 +11,7 @@ from wengert.nn.containers import ModuleList, Sequential
 from wengert.nn.linear import Linear
 from wengert.nn.module import Module
 from wengert.nn.sizes import number
+from wengert.operators.class_targets import class_targets
 
 __all__ = ["AdaptiveLogSoftmaxWithLoss"]
 
@@ -37,7 +38,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     Raises:
         ValueError: for cutoffs that are not positive, rising and below ``n_classes``; in ``forward``, for shapes that
-            do not fit or a target outside the classes.
+            do not fit or a target outside the classes. DTypeError: in ``forward``, for targets that are not integers.
 
     Example:
         >>> import wengert as wg
@@ -88,6 +89,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 f"expected input (N, {self.in_features}) and target (N,), or ({self.in_features},) and (), got "
                 f"{tuple(input.shape)} and {tuple(target.shape)}"
             )
+        target = class_targets("AdaptiveLogSoftmaxWithLoss", target)
         rows, labels = input.reshape(-1, input.shape[-1]), target.reshape(-1)
         if labels.numel() and not 0 <= labels.min().item() <= labels.max().item() < self.n_classes:
             raise ValueError(f"a target is outside the {self.n_classes} classes: {labels.tolist()}")

@@ -10,6 +10,7 @@ from wengert.core.families import composite, nondifferentiable
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.errors import ShapeError
+from wengert.operators.class_targets import check_scores, class_targets
 from wengert.operators.reduction import check_reduction, reduce_loss
 
 __all__ = ["label_places", "multi_margin_loss", "multilabel_margin_loss"]
@@ -37,8 +38,12 @@ def multi_margin_loss(
     Args:
         input: scores of shape (N, C) or (C). target: class indices y of shape (N) or ().
         p: 1 or 2. weight: one per class.
+
+    Raises:
+        DTypeError: for scores that are not floating-point, or targets that are not integers.
     """
     check_reduction("multi_margin_loss", reduction, size_average, reduce)
+    check_scores("multi_margin_loss", input)
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss(): p must be 1 or 2, got {p}")
     if not input.ndim or (input.ndim == 1 and tuple(target.shape) == (1,)):  # one class; or one sample's scores alone
@@ -48,7 +53,7 @@ def multi_margin_loss(
             "multi_margin_loss(): takes scores of shape (N, C) or (C) and one class index for each sample, got "
             f"{tuple(input.shape)} and {tuple(target.shape)}"
         )
-    classes = input.shape[-1]
+    target, classes = class_targets("multi_margin_loss", target), input.shape[-1]
     if weight is not None and tuple(weight.shape) != (classes,):
         raise ShapeError(f"multi_margin_loss(): weight must hold one number for each of {classes} classes, "
                          f"got shape {tuple(weight.shape)}")  # fmt: skip
@@ -104,8 +109,13 @@ def multilabel_margin_loss(
     Args:
         input: scores of shape (N, C) or (C).
         target: of the same shape; the labels of a row end at its first negative entry.
+
+    Raises:
+        DTypeError: for scores that are not floating-point, or labels that are not integers.
     """
     check_reduction("multilabel_margin_loss", reduction, size_average, reduce)
+    check_scores("multilabel_margin_loss", input)
+    target = class_targets("multilabel_margin_loss", target)
     if not input.ndim and not target.ndim:
         input, target = ops.reshape(input, (1,)), ops.reshape(target, (1,))
     if input.ndim not in (1, 2) or input.shape != target.shape:

@@ -18,6 +18,7 @@ from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.errors import ShapeError
 from wengert.operators.along import blocks, positions, rows_along
+from wengert.operators.class_targets import check_scores, class_targets
 from wengert.operators.fold_batch import rows_batch
 from wengert.operators.reduction import check_reduction, reduce_loss
 
@@ -329,9 +330,12 @@ def nll_loss(
 
     Raises:
         IndexError: for a target that is neither a class nor ignored; ShapeError for shapes that do not fit.
+        DTypeError: for log-probabilities that are not floating-point, or targets that are not integers.
     """
     check_reduction("nll_loss", reduction, size_average, reduce)
+    check_scores("nll_loss", input, "log-probabilities")
     _target_shape("nll_loss", input.shape, target.shape)
+    target = class_targets("nll_loss", target)
     classes = input.shape[class_dim(input.shape)]
     _check_weight("nll_loss", weight, classes)
     index = ops.class_index(target, classes, ignore_index)
@@ -418,6 +422,7 @@ def cross_entropy(
     Raises:
         IndexError: for an index that is neither a class nor ignored; ShapeError for shapes that do not fit.
         ValueError: for an ``ignore_index`` of a class beside probabilities, which have no index.
+        DTypeError: for logits that are not floating-point, or targets that are neither indices nor probabilities.
 
     Example:
         >>> import wengert as wg
@@ -427,7 +432,9 @@ def cross_entropy(
     check_reduction("cross_entropy", reduction, size_average, reduce)
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"cross_entropy(): label_smoothing must lie between 0 and 1, got {label_smoothing}")
-    soft = target.dtype.category >= FLOAT and tuple(target.shape) == tuple(input.shape)
+    check_scores("cross_entropy", input, "logits")
+    target = class_targets("cross_entropy", target, tuple(input.shape))
+    soft = target.dtype.category == FLOAT
     if not soft and weight is None and not label_smoothing:
         return weighted_mean(
             ops.class_loss(input, target, ignore_index)[0], None, target, None, ignore_index, reduction

@@ -15,7 +15,9 @@ from wengert.core.arguments import Floating, Integer
 from wengert.core.families import composite, operator
 from wengert.core.operator import Spec
 from wengert.core.registry import ops
-from wengert.errors import ShapeError
+from wengert.core.state import thread
+from wengert.errors import DTypeError, ShapeError
+from wengert.operators.class_targets import check_scores, class_targets
 from wengert.operators.cross_entropy import weighted_mean
 from wengert.operators.reduction import check_reduction
 
@@ -159,6 +161,13 @@ def linear_class_loss(
 
 
 def _check(input: Any, weight: Any, bias: Any) -> None:
+    for argument, tensor in (("input", input), ("linear_weight", weight)):
+        check_scores(NAME[:-2], tensor, "features and weights", argument)
+    if input.dtype is not weight.dtype and thread.state.casting is None:  # autocast gives them one
+        raise DTypeError(
+            f"{NAME}: input and linear_weight must have the same dtype, got {input.dtype} and {weight.dtype}; convert one with "
+            ".to(dtype)"
+        )
     shapes = f"input {tuple(input.shape)}, linear_weight {tuple(weight.shape)}"
     if input.ndim not in (1, 2) or weight.ndim < 2 or input.shape[-1] != weight.shape[-1]:
         raise ShapeError(f"{NAME}: takes input (N, D) or (D) and linear_weight (C, …, D), got {shapes}")
@@ -198,6 +207,7 @@ def linear_cross_entropy(
 
     Raises:
         ShapeError: for shapes that do not fit. ValueError: for an ``ignore_index`` beside probabilities.
+        DTypeError: for targets that are neither indices nor probabilities, or an input and a weight of different dtypes.
 
     Warns:
         UserWarning: that options are ignored: for probabilities, ``label_smoothing`` and losses of further dimensions.
@@ -206,7 +216,8 @@ def linear_cross_entropy(
     check_reduction("linear_cross_entropy", reduction)
     further = linear_weight.shape[1:-1]
     logits_shape = (*input.shape[:-1], linear_weight.shape[0], *further)
-    soft = target.is_floating_point() and tuple(target.shape) == tuple(logits_shape)
+    target = class_targets(NAME[:-2], target, logits_shape)
+    soft = target.is_floating_point()
     if soft and ignore_index is not None:
         raise ValueError(f"{NAME}: ignore_index has no meaning for targets that are probabilities")
     ignored = -100 if ignore_index is None else ignore_index
