@@ -3,15 +3,17 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from wengert.array.dtype import DType, dtype_of
 from wengert.array.shape import as_int
-from wengert.core.interpret import level_of, memory_of
+from wengert.core.interpret import Payload, level_of, memory_of
 from wengert.core.registry import ops
 from wengert.core.state import thread
 from wengert.core.tensor import raw
 from wengert.errors import DTypeError, ShapeError, TransformError
 
-__all__ = ["all_values", "anywhere", "batched", "known", "per_dim", "same_dtype"]
+__all__ = ["all_values", "anywhere", "batched", "known", "per_dim", "same_dtype", "wrong_values"]
 
 
 def same_dtype(name: str, **tensors: Any) -> None:
@@ -39,9 +41,29 @@ def known(tensor: Any) -> Any:
 
 
 def all_values(tensor: Any) -> Any:
-    """Return the array of everything a tensor stands for, under vmap of all examples: for checks of each element alone."""
+    """Return the array of everything a tensor stands for, under vmap of all examples: for checks of each element alone.
+
+    A program that is captured depends on it, element by element; :func:`wrong_values` asks for less.
+    """
     level_of(tensor)  # refuses a tensor that outlived its transform
-    return memory_of(tensor)
+    captures = thread.state.captures
+    if captures is None:
+        return memory_of(tensor)
+    while isinstance(tensor._payload, Payload) and tensor._payload.level is not captures:
+        tensor = tensor._payload.carrier
+    return raw(tensor, "a check of values")
+
+
+def wrong_values(tensor: Any, wrong: Callable[[Any], Any]) -> Any:
+    """Return the elements of a tensor that are wrong, as a vector: of all examples under vmap.
+
+    Args:
+        wrong: gives where elements are wrong, of an array as of a tensor; a program depends on whether any is.
+    """
+    if thread.state.captures is not None and known(tensor) is None and not anywhere(wrong(tensor)):
+        return np.zeros(0)
+    values = all_values(tensor)
+    return values[wrong(values)]
 
 
 def anywhere(mask: Any) -> bool:

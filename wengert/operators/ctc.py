@@ -21,7 +21,7 @@ from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, from_array, raw
 from wengert.errors import DTypeError, MissingRuleError, ShapeError
-from wengert.operators.checks import all_values
+from wengert.operators.checks import all_values, anywhere, wrong_values
 from wengert.operators.fold_batch import merged, parted
 from wengert.operators.reduction import check_reduction, reduce_loss
 
@@ -209,10 +209,9 @@ def _lengths(name: str, lengths: Any, count: int, most: int) -> Any:
         raise DTypeError(f"ctc_loss(): {name} must be integers, got {given.dtype}")
     if given.numel() != count:
         raise ShapeError(f"ctc_loss(): {name} must hold one number for each of {count} samples, got {given.numel()}")
-    array = all_values(given)
-    if array.size and (array.min() < 0 or array.max() > most):
-        bad = array[(array < 0) | (array > most)].flat[0]
-        raise ValueError(f"ctc_loss(): {name} must lie between 0 and {most}, got {bad}")
+    bad = wrong_values(given, lambda lengths: (lengths < 0) | (lengths > most))
+    if bad.size:
+        raise ValueError(f"ctc_loss(): {name} must lie between 0 and {most}, got {bad[0]}")
     return ops.cast(ops.reshape(given, (count,)), int64)
 
 
@@ -235,9 +234,8 @@ def _states(rows: Any, lengths: Any, blank: int, classes: int) -> tuple[Any, Any
     count, most = rows.shape
     inside = ops.arange(most) < ops.unsqueeze(lengths, 1)
     outside = ops.logical_and(inside, ops.logical_or(rows < 0, rows >= classes))
-    wrong = all_values(outside)
-    if wrong.any():
-        bad = all_values(ops.where(outside, rows, 0))[wrong][0]
+    if anywhere(outside):
+        bad = all_values(ops.where(outside, rows, 0))[all_values(outside)][0]
         raise IndexError(f"ctc_loss(): target {bad} is out of range for {classes} classes, 0 to {classes - 1}")
     labels = ops.where(inside, ops.cast(rows, int64), blank)
     pairs = ops.reshape(ops.stack([ops.full_like(labels, blank), labels], 2), (count, 2 * most))

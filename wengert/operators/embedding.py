@@ -21,7 +21,7 @@ from wengert.core.state import thread
 from wengert.core.tensor import from_array, raw, wrote
 from wengert.errors import DTypeError, ShapeError
 from wengert.kernels import scatter
-from wengert.operators.checks import all_values
+from wengert.operators.checks import all_values, known
 from wengert.operators.fold_batch import merged, parted
 
 __all__ = ["add_rows", "bag_maxima", "embedding", "embedding_bag", "row_weights", "take_rows"]
@@ -47,7 +47,10 @@ def _take_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
         return loop(op, values, batched, size)
     if not batched[0]:
         return execute(op, values)
-    scatter.checked_index("embedding", all_values(index), 0, weight.shape[1])
+    if thread.state.captures is not None and known(index) is None:
+        index = ops.bounded_index(index, weight.shape[1], "embedding", 0)
+    else:
+        scatter.checked_index("embedding", all_values(index), 0, weight.shape[1])
     if not batched[1]:
         return ops.index_read(weight, (index,), (1,))
     counting = ops.reshape(ops.arange(size), (size, *(1,) * (index.ndim - 1)))

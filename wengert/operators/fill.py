@@ -15,7 +15,6 @@ from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, alias, from_array
 from wengert.errors import ShapeError
-from wengert.operators.checks import all_values
 from wengert.operators.writes import check_numbers, complex_misfit, computed, number_as, publish_method, written
 
 __all__ = ["copied", "fill"]
@@ -82,7 +81,7 @@ def _fill_batch(op: Any, values: list[Any], batched: Any, size: int) -> Any:
         return execute(op, values)
     if value.ndim > 1:
         raise ShapeError(f"fill_() takes a number or a 0-d tensor, got shape {tuple(value.shape[1:])}")
-    check_numbers("fill_", all_values(value), input._payload.dtype)
+    check_numbers("fill_", value, input._payload.dtype)
     shape = tuple(input.shape)[bool(batched[0]) :]
     return ops.clone(ops.copied(aligned(value, len(shape)), (size, *shape), input.dtype))
 

@@ -16,7 +16,7 @@ from wengert.core.registry import ops
 from wengert.core.tensor import Tensor
 from wengert.errors import ShapeError
 from wengert.kernels import scatter as kernels
-from wengert.operators.checks import all_values
+from wengert.operators.checks import wrong_values
 from wengert.operators.gather_batch import along_batch
 from wengert.operators.writes import inplace_writer, publish_method
 
@@ -326,14 +326,20 @@ def _put_spec(input: Spec, index: Spec, source: Spec, accumulate: bool = False) 
     return input
 
 
+def _check_positions(name: str, shape: tuple[int, ...], index: Any) -> None:
+    """Refuse flat positions, of any example, that are out of bounds."""
+    size = math.prod(shape)
+    _put_positions(name, shape, wrong_values(index, lambda index: (index < -size) | (index >= size)))
+
+
 def _taken(input: Any, index: Any) -> Any:
-    _put_positions("take", tuple(input.shape), all_values(index))
+    _check_positions("take", tuple(input.shape), index)
     return ops.index_read(ops.reshape(input, (input.numel(),)), (index,), (0,))
 
 
 def _written(input: Any, index: Any, source: Any, accumulate: bool) -> Any:
     _put_spec(*specs([input, index, source]))
-    _put_positions("put", tuple(input.shape), all_values(index))
+    _check_positions("put", tuple(input.shape), index)
     flat, values = ops.reshape(input, (input.numel(),)), ops.reshape(source, (source.numel(),))
     if source.dtype is not input.dtype:
         values = ops.cast(values, input.dtype)

@@ -16,7 +16,7 @@ from wengert.core.operator import Spec
 from wengert.core.registry import ops
 from wengert.core.tensor import Tensor, from_array, raw
 from wengert.errors import DTypeError, ShapeError
-from wengert.operators.checks import all_values
+from wengert.operators.checks import all_values, anywhere
 
 __all__ = ["bincount", "histc", "histogram", "histogramdd"]
 
@@ -76,9 +76,8 @@ def _edges(name: str, x: Any, bins: Any, range: Any) -> Any:
     if isinstance(bins, Tensor):
         if bins.ndim != 1:
             raise ShapeError(f"{name}(): bin edges must be 1-dimensional, got shape {tuple(bins.shape)}")
-        values = all_values(bins)
-        if (np.diff(values) < 0).any():
-            raise ValueError(f"{name}(): bin edges must not fall, got {values.tolist()}")
+        if anywhere(ops.lt(ops.diff(bins), 0)):
+            raise ValueError(f"{name}(): bin edges must not fall, got {all_values(bins).tolist()}")
         return ops.cast(bins, x.dtype)
     if isinstance(bins, bool) or not isinstance(bins, int) or bins <= 0:
         raise ValueError(f"{name}(): bins must be a positive int or a tensor of edges, got {bins!r}")
@@ -94,12 +93,15 @@ def _extent(x: Any) -> tuple[Any, Any]:
     return ops.cast(ops.amin(x), float64), ops.cast(ops.amax(x), float64)
 
 
+def _finite(end: Any) -> bool:
+    return not anywhere(ops.logical_not(ops.isfinite(end)))
+
+
 def _even(name: str, low: Any, high: Any, bins: int, margin: float, dtype: Any) -> Any:
     """Return the edges of equal bins from ``low`` to ``high``; where these are equal, from ``margin`` below to above."""
     low, high = (e if isinstance(e, Tensor) else ops.full((), e, dtype=float64) for e in (low, high))
-    ends = [all_values(low), all_values(high)]
-    if not all(np.isfinite(e).all() for e in ends):
-        raise ValueError(f"{name}(): the range from {ends[0]} to {ends[1]} is not finite; give one")
+    if not all(map(_finite, (low, high))):
+        raise ValueError(f"{name}(): the range from {all_values(low)} to {all_values(high)} is not finite; give one")
     same = ops.eq(low, high)
     low, high = ops.where(same, low - margin, low), ops.where(same, high + margin, high)
     steps = ops.arange(bins + 1, dtype=float64)

@@ -41,7 +41,7 @@ def _masked_fill_batch(op: Any, values: list[Any], batched: Any, size: int) -> A
     if not batched[2]:
         return broadcast(op, values, batched, size)
     _masked_fill_spec(*[Spec(tuple(t.shape)[bool(b) :], t.dtype) for t, b in zip(values, batched, strict=True)])
-    check_numbers("masked_fill", all_values(value), input._payload.dtype)
+    check_numbers("masked_fill", value, input._payload.dtype)
     ndim = max(t.ndim - bool(b) for t, b in zip(values, batched, strict=True))
     input, mask, value = (aligned(t, ndim) if b else t for t, b in zip(values, batched, strict=True))
     return ops.where(mask, ops.cast(value, input.dtype), input)

@@ -24,7 +24,7 @@ from wengert.operators.along import (
     taken,
     to_taken,
 )
-from wengert.operators.checks import all_values
+from wengert.operators.checks import wrong_values
 from wengert.operators.order import stable_order
 
 __all__ = [
@@ -357,9 +357,9 @@ def _quantile(name: str, input: Any, q: Any, dim: Any, keepdim: bool, interpolat
     q = ops.reshape(q, (-1,)) if isinstance(q, Tensor) else ops.full((1,), float(q), dtype=input.dtype)
     if not input.is_floating_point() or q.dtype is not input.dtype:
         raise TypeError(f"{name}(): input and q must be floating tensors of one dtype, got {input.dtype} and {q.dtype}")
-    rates = all_values(q)
-    if np.any((rates < 0) | (rates > 1)):
-        raise ValueError(f"{name}(): q must lie between 0 and 1, got {rates.tolist()}")
+    bad = wrong_values(q, lambda rates: (rates < 0) | (rates > 1))
+    if bad.size:
+        raise ValueError(f"{name}(): q must lie between 0 and 1, got {bad[0]}")
     shape = reduced(input.shape, tuple(range(input.ndim)) if dim is None else (axis_of(dim, input.ndim),), keepdim)
     rows = ops.reshape(input, (-1,)) if dim is None or not input.ndim else ops.movedim(input, dim, -1)
     nonempty(name, rows.shape, (rows.ndim - 1,))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.array.dtype import INTEGER, float64
 from wengert.core.apply import bind, execute, specs
 from wengert.core.inplace import adopt, check_view, check_writable, rehistory
 from wengert.core.methods import attach
@@ -21,6 +22,7 @@ from wengert.core.registry import operators, ops
 from wengert.core.state import thread
 from wengert.core.tensor import Tensor, from_array, refresh, version_of
 from wengert.errors import DTypeError, ShapeError
+from wengert.operators.checks import wrong_values
 
 __all__ = [
     "check_target",
@@ -82,11 +84,25 @@ def complex_misfit(name: str, dtype: Any) -> DTypeError:
     return DTypeError(f"{name}(): a complex number does not fit real elements of {dtype}")
 
 
-def check_numbers(name: str, values: Any, dtype: Any) -> None:
-    """Refuse an array of numbers, one for each example, if :func:`number_as` refuses one of them."""
-    if values.size:
-        for value in (values.min(), values.max()) if values.dtype.kind != "c" else values.reshape(-1)[:1]:
-            number_as(name, np.asarray(value), dtype)
+def check_numbers(name: str, value: Any, dtype: Any) -> None:
+    """Refuse a tensor of numbers, one for each example, if :func:`number_as` refuses one of them for a NumPy dtype."""
+    if value.dtype.is_complex and dtype.kind != "c" and value.numel():
+        raise complex_misfit(name, dtype)
+    if dtype.kind not in "iu" or value.dtype.category < INTEGER:
+        return
+    limits = np.iinfo(dtype)
+    low: Any = limits.min if dtype.kind == "i" else -int(limits.max)
+    high: Any = int(limits.max)
+    if value.dtype.is_floating_point:
+        value = ops.cast(value, float64)
+        if high >> 53:  # the highest numbers of eight bytes are none of float64, which has the one after them
+            high = np.nextafter(high + 1.0, 0)
+    else:
+        own = np.iinfo(value.dtype.numpy)
+        low, high = max(low, int(own.min)), min(high, int(own.max))
+    bad = wrong_values(value, lambda values: ~((values >= low) & (values <= high)))
+    if bad.size:
+        number_as(name, np.asarray(bad[0]), dtype)
 
 
 def written(name: str, tensor: Any) -> Any:
