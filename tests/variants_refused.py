@@ -23,6 +23,10 @@ REFUSALS = {
     r"save_on_disk": "there are no saved tensors within a program",
     r"writes into the array of a tensor": "by NumPy, or what from_numpy() made: a program holds no arrays of NumPy",
     r"resize_\(\) cannot be captured": "the tensor would have another memory after the call",
+    r"second derivatives of while_loop\(\)": "how often the way back is walked is known only when the program runs",
+    r"the gradient of a branch does more than to compute": "the same, of the branch that it takes",
+    r"it changes a list or dictionary that it is given": "Python would act once",
+    r"it writes into memory that another of its tensors shares": "what one writes the other would read too late",
     r"gradcheck": "it moves tensors where they lie, by Python",
 }
 
@@ -37,6 +41,7 @@ LEFT_OUT = [
             "tape/test_leaves.py::test_threads_that_share_a_leaf_lose_no_gradient",
             "tape/test_backward.py::test_double_backward_steps_without_the_collector_do_not_grow",
             "transforms/test_checkpoint_memory.py",
+            "transforms/test_control_scan.py::test_checkpointed_scan_keeps_the_square_root",
             "transforms/test_implicit.py::test_jacobians_and_hessians",
         },
     ),
@@ -50,6 +55,7 @@ LEFT_OUT = [
     (
         "body", "an error of a kernel comes up when the program runs, and not on the line that waits for it",
         {
+            "transforms/test_batched_errors.py::test_a_value_that_one_of_the_examples_must_not_have",
             "transforms/test_batched_errors.py::test_indices_out_of_bounds",
             "transforms/test_batched_errors.py::test_what_an_operator_refuses",
             "transforms/test_batched_operators.py::test_what_is_wrong_for_one_example_is_wrong_for_a_batch",
@@ -78,10 +84,64 @@ LEFT_OUT = [
     (
         "body calls functions", "checkpoint does nothing in a program, so there is nothing to compare or to choose",
         {
+            "transforms/test_checkpoint_meets.py::test_a_context_that_swallows_the_functions_error_is_refused",
+            "transforms/test_checkpoint_meets.py::test_a_leaf_changed_since_is_refused_even_if_backward_does_not_need_it",
             "transforms/test_checkpoint_meets.py::test_an_argument_changed_since_is_refused_and_both_lines_named",
+            "transforms/test_checkpoint_meets.py::test_bad_options_are_refused",
+            "transforms/test_checkpoint_meets.py::test_contexts_of_the_users_are_entered_for_each_run",
+            "transforms/test_checkpoint_meets.py::test_leaves_that_the_function_itself_writes_are_its_own_affair",
+            "transforms/test_checkpoint_meets.py::test_saved_tensor_hooks_outside_see_the_arguments_alone",
+            "transforms/test_checkpoint_meets.py::test_what_is_overwritten_inside_the_function_after_it_was_saved_is_refused",
+            "transforms/test_checkpoint_meets.py::test_where_hooks_are_refused_it_is_too",
             "transforms/test_checkpoint_report.py",
             "transforms/test_checkpoint_selective.py::test_a_policy_is_told_the_operator_its_arguments_and_its_result",
+            "transforms/test_checkpoint_selective.py::test_a_policy_must_choose",
+            "transforms/test_checkpoint_selective.py::test_another_operator_in_the_recomputation_is_named",
+            "transforms/test_checkpoint_selective.py::test_contexts_serve_one_call",
+            "transforms/test_checkpoint_selective.py::test_every_choice_of_a_policy",
+            "transforms/test_checkpoint_selective.py::test_gradients_are_the_same_whatever_is_kept[in place-everything]",
+            "transforms/test_checkpoint_selective.py::test_what_is_kept_does_not_run_again",
+            "transforms/test_checkpoint_selective.py::test_what_is_kept_is_held_and_the_rest_is_not",
         },
+    ),
+    (
+        "body", "checkpoint does nothing in a program, and the test looks at what it computes again, keeps or refuses",
+        {
+            "transforms/test_checkpoint.py::test_a_backward_inside_the_function_computes_what_there_is_so_far",
+            "transforms/test_checkpoint.py::test_a_chain_is_cut_into_segments",
+            "transforms/test_checkpoint.py::test_a_function_can_tell_that_it_is_computed_again",
+            "transforms/test_checkpoint.py::test_an_error_in_the_recomputation_names_the_function_and_leaves_no_trace",
+            "transforms/test_checkpoint.py::test_it_is_computed_again_once_per_backward",
+            "transforms/test_checkpoint.py::test_it_is_left_as_soon_as_everything_wanted_is_computed",
+            "transforms/test_checkpoint.py::test_nested_checkpoints_are_each_computed_again_once",
+            "transforms/test_checkpoint.py::test_parts_of_the_graph_may_be_walked_on_their_own",
+            "transforms/test_control_scan.py::test_steps_run_once_and_once_more_in_a_checkpointed_backward",
+        },
+    ),
+    (
+        "calls", "checkpoint does nothing in a program, which keeps what it needs, in files too, and draws nothing again",
+        {
+            "transforms/test_checkpoint_meets.py::test_its_arguments_may_go_to_files",
+            "transforms/test_checkpoint_random.py::test_random_numbers_may_be_left_alone",
+        },
+    ),
+    (
+        "body", "threads of its own walk the graph, and a program is captured on one",
+        {
+            "transforms/test_checkpoint.py::test_backward_may_run_in_another_thread",
+            "transforms/test_checkpoint_selective.py::test_threads_may_walk_one_graph",
+        },
+    ),
+    (
+        "calls", "a gradient does not need what is looked up or compared, so that is not computed, and refuses no index itself",
+        {
+            f"transforms/test_batched_errors.py::test_indices_out_of_bounds[{name}-mask{first + k}]"
+            for name, first in (("embedding", 29), ("embedding_bag", 32), ("one_hot", 35)) for k in range(3)
+        },
+    ),
+    (
+        "body", "both branches are captured, whichever is taken, and the test looks at what Python does in them",
+        {"transforms/test_control.py::test_cond_takes_one_branch"},
     ),
     (
         "calls functions", "it looks at what plain calls record, save or make the first time",
@@ -93,6 +153,7 @@ LEFT_OUT = [
             "optim/test_optimizers.py::test_a_step_is_noticed_by_the_tape",
             "nn/test_backward_hooks.py::test_a_parameter_as_output",
             "nn/test_parametrize.py::test_lazy_layers",
+            "transforms/test_control_scan.py::test_slices_are_taken_once_and_outputs_stacked_once",
             "transforms/test_func.py::test_jacobian_chooses_the_cheaper_mode",
             "transforms/test_gradcheck.py::test_undefined_gradients_mishandled_are_named",
         },
