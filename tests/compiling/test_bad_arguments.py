@@ -10,8 +10,8 @@ import pytest
 import wengert as wg
 from tests.compiling.promised import outcome
 from wengert import tree
+from wengert.compiling.capturing import capture
 from wengert.compiling.function import Compiled
-from wengert.compiling.program import capture
 from wengert.core.registry import operators
 from wengert.errors import CaptureError
 from wengert.testing.samples import ErrorSample, samples_of

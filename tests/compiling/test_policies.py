@@ -234,14 +234,24 @@ def test_topological_and_one_thread_are_in_order() -> None:
 def test_plans_that_would_take_much_more_memory_share_it_and_wait(
     forced: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step, arguments, _ = towers(1, layers=6)
+    weights = [[wg.randn(24, 24) / 5 for _ in range(6)] for _ in range(4)]
+
+    def branches(x: Any) -> Any:
+        ends = []
+        for chain in weights:
+            end = x
+            for weight in chain:
+                end = (end @ weight).tanh()
+            ends.append(end.sum())
+        return wg.stack(ends)
+
     sizes, edges = {}, {}
     for growth in (100.0, 0.0):
         monkeypatch.setattr(overlap, "GROWTH", growth)
         monkeypatch.setattr(overlap, "SPARE", 0)
-        function = wg.compile(step, fullgraph=True)
+        function = wg.compile(branches, fullgraph=True)
         for _ in range(2):
-            function(*arguments)
+            function(wg.ones(6, 24))
         (plan,) = plans(function)
         sizes[growth] = plan.values.arena.size
         edges[growth] = sum(len(firsts) for s in plan.steps if isinstance(s, Concurrent) for firsts in s.before)

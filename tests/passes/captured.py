@@ -7,7 +7,8 @@ import numpy as np
 
 import wengert as wg
 from wengert import tree
-from wengert.compiling.program import Program, capture
+from wengert.compiling.capturing import capture
+from wengert.compiling.program import Program
 from wengert.graph.evaluate import evaluate
 from wengert.graph.ir import Graph
 from wengert.graph.verify import verify

@@ -71,12 +71,7 @@ class Apart:
         if ranges is None or self._each or self._targets or 0 in ranges.owners:
             yield asked
         elif self._coming:
-            parts = [
-                f"(array := {source.text(name)}._payload).base is None and array.flags.owndata "
-                f"and {name(id)}(array) not in {name(ranges.owners)}"
-                for source in self._coming
-            ]
-            yield f"({' and '.join(parts)} or {asked})"
+            yield f"({' and '.join(_owned_apart(s.text(name), ranges.owners, name) for s in self._coming)} or {asked})"
 
     def _look(self) -> "_Ranges | None":
         """Return where the tensors that the function holds lie; None if one that is written lies in another one."""
@@ -139,6 +134,14 @@ def _owner(array: Any) -> int:
     while type(base := array.base) is np.ndarray:
         array = base
     return id(array) if base is None and array.flags.owndata else 0
+
+
+def _owned_apart(tensor: str, owners: set[int], name: Names) -> str:
+    """Return, as Python, whether :func:`_owner` of a tensor's array is none of some; it may say no of a view of a view."""
+    return (
+        f"type(owner := array if (base := (array := {tensor}._payload).base) is None else base) is {name(np.ndarray)} "
+        f"and owner.base is None and owner.flags.owndata and {name(id)}(owner) not in {name(owners)}"
+    )
 
 
 def _place(array: Any) -> Place:

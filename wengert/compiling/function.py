@@ -9,10 +9,11 @@ from typing import Any
 from weakref import WeakSet
 
 from wengert import tree
+from wengert.compiling.capturing import capture
 from wengert.compiling.decisions import Different, rewound_unless_done, same
 from wengert.compiling.forms import key_of, recogniser
 from wengert.compiling.frozen import freeze
-from wengert.compiling.program import Program, capture
+from wengert.compiling.program import Program
 from wengert.compiling.verify import verified
 from wengert.core.interpret import Payload
 from wengert.core.place import Place, describe, raised_at, stacklevel

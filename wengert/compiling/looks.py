@@ -213,7 +213,9 @@ class Content(Look):
 
     def conditions(self, name: Callable[[Any], str]) -> Iterable[str]:
         container, count = self.container, len(self.before)
-        if type(container) not in (list, dict) or count > LONGEST:
+        if container is not None and count == 0:
+            yield f"not {name(container)}"
+        elif type(container) not in (list, dict) or count > LONGEST:
             yield from super().conditions(name)
         elif type(container) is list:
             yield f"len({name(container)}) == {count}"

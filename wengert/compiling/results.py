@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Any
+from sys import getrefcount
+from typing import Any, Final
+from weakref import getweakrefcount
 
 import numpy as np
 
@@ -15,7 +17,15 @@ from wengert.sparse.captured import index_of
 from wengert.sparse.pattern import Coo
 from wengert.sparse.payload import Sparse, is_sparse
 
-__all__ = ["Result", "SparseGradient", "result_of", "returned_gradients", "share_memory", "sparse_gradients"]
+__all__ = [
+    "KeptGradient",
+    "Result",
+    "SparseGradient",
+    "result_of",
+    "returned_gradients",
+    "share_memory",
+    "sparse_gradients",
+]
 
 
 class Result:
@@ -69,6 +79,46 @@ def _is_of_views(node: Any, level: Any) -> bool:
             return False
         node = node.inputs[0]
     return True
+
+
+class KeptGradient:
+    """The new ``.grad`` of a tensor that the function holds: the same tensor again as long as nobody else has it.
+
+    Attributes:
+        held: the tensor. grad: what its ``.grad`` became in the last call.
+    """
+
+    __slots__ = ("grad", "held")
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+        self.grad: Any = None
+
+    def unshared(self) -> bool:
+        """Whether it is what it became, known to nothing but the tensor, and as it was made; forget it if not."""
+        grad = self.grad
+        if (
+            grad is not None and self.held._grad is grad and getrefcount(grad) == TWICE + 1  # the third is of this function
+            and grad._cell is None and grad._node is None and not getweakrefcount(grad)
+        ):  # fmt: skip
+            return True
+        self.grad = None
+        return False
+
+    def set(self, array: Any) -> None:
+        """Let the tensor have it, as found in a call."""
+        if self.grad is None or self.grad._payload is not array or self.held._grad is not self.grad:
+            self.held._grad = self.grad = from_array(array)
+
+
+def _twice() -> int:
+    """Return what ``getrefcount`` says of an object that is held twice."""
+    pair = [object()]
+    pair *= 2
+    return getrefcount(pair[0])
+
+
+TWICE: Final = _twice()
 
 
 class SparseGradient:

@@ -174,7 +174,7 @@ class Guards:
         try:
             if self._straight(leaves):
                 return self._module_changed()
-        except ValueError:  # of a variable of a closure that was deleted
+        except (ValueError, KeyError):  # of a variable of a closure, or an option of an optimiser, that was deleted
             pass
         found = self._looked(leaves)
         if found is None:  # other objects, to which it will be written out anew, the less soon the more often
@@ -219,7 +219,8 @@ class Guards:
             yield from self.apart.conditions(name)
         for look in (*self.looks, *(() if self.surroundings is None else self.surroundings.looks)):
             yield from look.conditions(name)
-        yield from (f"{name(ask)}() == {name(answer)}" for ask, answer, _ in self.questions)
+        for ask, answer, _ in self.questions:
+            yield from ask.conditions(name) if hasattr(ask, "conditions") else (f"{name(ask)}() == {name(answer)}",)
 
     @property
     def outdated(self) -> bool:

@@ -9,8 +9,9 @@ import numpy as np
 
 from wengert import tree
 from wengert.compiling.apart import Apart
+from wengert.compiling.capturing import capture
 from wengert.compiling.decisions import Decision, Different
-from wengert.compiling.program import Program, capture
+from wengert.compiling.program import Program
 from wengert.compiling.results import Result
 from wengert.compiling.sources import Argument, Gradient, Held, Source
 from wengert.core.interpret import Payload

@@ -5,7 +5,7 @@ gradient and the moments that belong to it. Large parameters are walked in block
 temporaries of a formula cost no memory traffic; halves are computed in float32; complex numbers are two real ones.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import is_
 from typing import Any
 
@@ -182,7 +182,7 @@ class Elementwise(Optimizer):
                 captures.keeps(state, [name for name, value in state.items() if isinstance(value, Tensor)])
             source = _Numbers(self, group, members[0][1], counters)
             if len(counters) > 1:
-                captures.guard(source.alike)
+                captures.guard(_Alike(counters))
             numbers = captures.hosted(source, _real_dtype(dtype.numpy))
             scalars = [(state[name], _Moved(source, name)) for _, state in members for name in self._own_scalars(state)]
             moved = [captures.hosted(after, scalar.dtype.numpy)[0] for scalar, after in scalars]
@@ -244,10 +244,6 @@ class _Numbers:
             return self.state
         return {**self.state, **{name: self.state[name].detach().clone() for name in self._scalars}}
 
-    def alike(self) -> bool:
-        """Whether the parameters have made equally many steps, as when they were captured."""
-        return len({counter._payload.item() for counter in self.counters}) <= 1
-
     def _of(self, state: dict[str, Any]) -> tuple[float, ...]:
         step = self.counters[0]._payload.item() + 1.0 if self.counters else 2.0
         return (*_common(self.group), *self.owner.numbers(self.group, state, step))
@@ -267,6 +263,20 @@ class _Moved:
     peek = __call__
 
 
+class _Alike:
+    """Tells whether parameters have made equally many steps."""
+
+    def __init__(self, counters: list[Tensor]) -> None:
+        self.counters = counters
+
+    def __call__(self) -> bool:
+        return len({counter._payload.item() for counter in self.counters}) <= 1
+
+    def conditions(self, name: Callable[[Any], str]) -> Iterator[str]:
+        """Yield, as Python, that it is so; ``name`` gives objects their names there."""
+        yield " == ".join(f"{name(counter)}._payload.item()" for counter in self.counters)
+
+
 class _Form:
     """Tells what shapes the formula of a group: its options, but for numbers, which are read at each step."""
 
@@ -284,6 +294,19 @@ class _Form:
                 for k, v in self.group.items() if k != "params"
             )  # fmt: skip
         return self._form
+
+    def conditions(self, name: Callable[[Any], str]) -> Iterator[str]:
+        """Yield, as Python, that it is what it was at the last call; ``name`` gives objects their names there."""
+        group = name(self.group)
+        yield f"len({group}) == {len(self.group)}"
+        for key, value in self.group.items():
+            option = f"{group}[{key!r}]"
+            if key == "weight_decay":
+                yield f"{'' if value else 'not '}{option}"
+            elif isinstance(value, bool | None):
+                yield f"{option} is {value}"
+            elif key != "params":
+                yield f"type({option}) is {name(type(value))}"
 
 
 def _advance(counter: Tensor) -> float:

@@ -4,7 +4,7 @@ What is counted is :attr:`wengert.runtime.plan.Plan.peak`: the arena, scratch be
 tensors that a function holds or is given are not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from wengert.environment import bytes_of
@@ -66,7 +66,9 @@ class Bounded(NamedTuple):
         return head if self.recomputed is None else f"{head}\n{self.recomputed}"
 
 
-def bounded(graph: Graph, budget: Budget, bound: Sequence[Any], *, in_place: bool = True) -> Bounded:
+def bounded(
+    graph: Graph, budget: Budget, bound: Sequence[Any], *, in_place: bool = True, keep: Mapping[int, Any] | None = None
+) -> Bounded:
     """Return a graph that computes the same, whose plan takes at most ``budget``; the cheapest that is found.
 
     Args:
@@ -76,7 +78,7 @@ def bounded(graph: Graph, budget: Budget, bound: Sequence[Any], *, in_place: boo
     Raises:
         ValueError: if there is none; the message says the least that was found.
     """
-    whole = _Whole(graph, bound, in_place)
+    whole = _Whole(graph, bound, in_place, keep or {})
     size = int(budget * whole.peak) if isinstance(budget, float) else budget
     if whole.peak <= size:
         return Bounded(graph, None, size, whole.peak, whole.peak)
@@ -99,8 +101,8 @@ class _Whole:
         model: how it is run.
     """
 
-    def __init__(self, graph: Graph, bound: Sequence[Any], in_place: bool) -> None:
-        self._graph, self._bound, self._in_place, machine = graph, bound, in_place, measured()
+    def __init__(self, graph: Graph, bound: Sequence[Any], in_place: bool, keep: Mapping[int, Any]) -> None:
+        self._graph, self._bound, self._in_place, self._keep, machine = graph, bound, in_place, keep, measured()
         plan = self._sketch(graph)
         self.peak = plan.peak
         self.rest = plan.peak - plan.values.arena.size - sum(block.size for block in plan.scratch.blocks)
@@ -108,7 +110,8 @@ class _Whole:
         self.what = f"results, such as gradients{once}"
         scratch = dict(zip(graph.nodes, plan.scratch.needed, strict=True))
         self._top = plan.values.arena.size + max(scratch.values(), default=0)
-        elsewhere = {*placing.handed_out(graph), *(placing.in_place(graph, bound) if in_place else ())}
+        own = (*placing.in_place(graph, bound), *placing.kept(graph, keep)) if in_place else ()
+        elsewhere = {*placing.handed_out(graph), *own}
         self.model = Model(
             lambda node: roof(node, machine), scratch.__getitem__, _set_aside, _is_view, placing.replaces, elsewhere
         )
@@ -118,7 +121,7 @@ class _Whole:
         return self._sketch(graph).peak
 
     def _sketch(self, graph: Graph) -> Plan:
-        return Plan(graph, self._bound, in_place=self._in_place, sketch=True)
+        return Plan(graph, self._bound, in_place=self._in_place, keep=self._keep, sketch=True)
 
     def within(self, size: int) -> Bounded | None:
         """Return what takes at most so many bytes; None if nothing is found."""

@@ -17,7 +17,7 @@ for more than :data:`MOST` nodes. Values are the same, bit for bit: kernels are,
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -47,18 +47,18 @@ NOTHING: Final = Access((), ())
 
 def planned(
     graph: Graph, bound: Sequence[Any], *, in_place: bool = True, policy: str | Policy = "priority",
-    devices: Mapping[Value, int] | None = None,
+    devices: Mapping[Value, int] | None = None, keep: Mapping[int, Callable[[], bool]] | None = None,
 ) -> Plan:  # fmt: skip
     """Return a plan under a policy: of nodes that overlap, if that promises to be faster.
 
     Args:
-        graph, bound, in_place: as of :class:`wengert.runtime.plan.Plan`.
+        graph, bound, in_place, keep: as of :class:`wengert.runtime.plan.Plan`.
         policy: as of :func:`wengert.runtime.scheduler.schedule`; "topological" is in order.
         devices: of inputs and constants, by their numbers, where there are several. The nodes of a device run one after the
             other, as in a queue, those of different devices side by side.
     """
     chosen, machine = policy_of(policy), known()
-    plan = Plan(graph, bound, in_place=in_place)
+    plan = Plan(graph, bound, in_place=in_place, keep=keep)
     if chosen.one_by_one or machine.threads == 1 or len(graph.nodes) > MOST:
         return plan
     again = _Order(plan, machine, chosen, _queues(graph, devices or {}))
@@ -68,7 +68,7 @@ def planned(
         seats = again.seats if lives is again.lives else [0] * len(graph.nodes)
         expected = Expected(lives, seats, chosen, machine, again.queues)
         try:
-            found = Plan(again.graph, bound, in_place=in_place, expected=expected)
+            found = Plan(again.graph, bound, in_place=in_place, keep=keep, expected=expected)
         except OutOfMemoryError:  # there is no room for two plans at once
             return plan
         if found.nbytes <= GROWTH * plan.nbytes + SPARE or lives is not again.lives:

@@ -1,7 +1,7 @@
 """Where values of a graph lie that have no place in a plan's own memory: in that of an input, or of the caller."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +11,7 @@ from wengert.graph.ir import Graph, Node, Value
 from wengert.graph.operations import Callback, Draw, Formula, Fused
 from wengert.runtime.arena import ALIGNMENT
 
-__all__ = ["LARGE", "handed_out", "in_place", "replaces", "reserved"]
+__all__ = ["LARGE", "handed_out", "in_place", "kept", "replaces", "reserved"]
 
 LARGE: Final = 1 << 16  # bytes: less is copied sooner than addresses are changed
 OVER: Final = frozenset({"increase_rows", "put_rows"})  # operators that change some rows of their first argument
@@ -49,6 +49,13 @@ def handed_out(graph: Graph, large: float = LARGE) -> list[Value]:
         v for v in once
         if v.node is not None and not getattr(v.node.op, "view", False) and v not in written and v.nbytes >= large
     ]  # fmt: skip
+
+
+def kept(graph: Graph, numbers: Collection[int], large: float = LARGE) -> dict[Value, int]:
+    """Return those of some outputs, given by their numbers, that may lie where the last call had them, if that is free."""
+    own = [v for v in handed_out(graph, 1) if v.nbytes < large]
+    found = {graph.outputs[number]: number for number in numbers}
+    return {value: found[value] for value in own if value in found}
 
 
 def reserved(values: Sequence[Value]) -> dict[Value, Any]:

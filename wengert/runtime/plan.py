@@ -4,7 +4,7 @@ Tasks that follow one another run in one native call. Between them stand *steps*
 random draws, whatever a user declared.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -17,6 +17,7 @@ from wengert.runtime import placing
 from wengert.runtime.concurrent import Concurrent, Expected, Unit
 from wengert.runtime.dependencies import Access, ranges
 from wengert.runtime.gantt import expected
+from wengert.runtime.kept import Kept
 from wengert.runtime.lowering import Step, lower
 from wengert.runtime.machine import known
 from wengert.runtime.plan_memory import Scratch, SeatedScratch, Values
@@ -36,8 +37,10 @@ class Plan:
 
     Args:
         graph: the program. bound: for each input the array that it is at every call, or None where it differs.
-        in_place: whether what is written may be computed in the memory of an input. large: bytes from which on arguments and
-            results lie where the caller has them. sketch: whether the plan is made to be looked at only, and its memory is not
+        in_place: whether what is written may be computed in the memory of an input, and small results where the last call had
+            them. keep: such results, by their numbers among the outputs, and what says that nobody misses the last one; see
+            :class:`wengert.runtime.kept.Kept`. large: bytes from which on arguments and results lie where the caller has them.
+            sketch: whether the plan is made to be looked at only, and its memory is not
             taken from the pool, which may not have as much. expected: how nodes are expected to run beside one another, in
             the order in which they stand; None: one after the other.
 
@@ -53,6 +56,7 @@ class Plan:
         bound: Sequence[Any],
         *,
         in_place: bool = True,
+        keep: Mapping[int, Callable[[], bool]] | None = None,
         large: float = placing.LARGE,
         sketch: bool = False,
         expected: Expected | None = None,
@@ -72,12 +76,15 @@ class Plan:
         self.tasks: list[Any] = []
         self.nodes: list[Any] = []
         self.units: list[Unit] = []
-        places = placing.in_place(graph, bound) if in_place else {}
+        places, kept = (
+            (placing.in_place(graph, bound), placing.kept(graph, keep or (), large)) if in_place else ({}, {})
+        )
+        places |= {v: self._make(v.shape, v.dtype.numpy) for v in kept}
         pinned = self._record(places)
         if (late := self._behind_failures(places)).keys() != places.keys():
             places, pinned = late, self._record(late)
         self._assemble()
-        self._move(places, pinned)
+        self._move(places, pinned, [(k, v, (keep or {})[k]) for v, k in kept.items() if v in places])
 
     def _record(self, places: dict[Value, Any]) -> list[Any]:
         """Record the tasks of all nodes; return the arrays that Python looks at, which must stay where they are."""
@@ -106,7 +113,7 @@ class Plan:
             self.arrays.update(zip(node.results, found, strict=True))
             pinned += recorded.pinned
             pinned += [self.arrays[v] for v in _looked_at(node, recorded.tasks)]
-        self._kept = whole.kept
+        self._alive = whole.kept
         return pinned
 
     def _behind_failures(self, places: dict[Value, Any]) -> dict[Value, Any]:
@@ -137,13 +144,13 @@ class Plan:
             return Native(tasks, self.words, starts[first:end], nodes)
         return Concurrent(tasks, self.words, starts[first:end], nodes, units, self.expected)
 
-    def _move(self, places: dict[Value, Any], pinned: list[Any]) -> None:
+    def _move(self, places: dict[Value, Any], pinned: list[Any], keep: Sequence[tuple[int, Value, Any]]) -> None:
         """Find out which arguments and results may lie elsewhere at each call, and what is copied."""
         graph, arrays = self.graph, self.arrays
         results, apart = dict.fromkeys(graph.results), set(placing.handed_out(self.graph, self._large))
         changing = [(i, v) for i, (v, b) in enumerate(zip(graph.inputs, self.bound, strict=True)) if b is None]
         given = [(i, v) for i, v in changing if v.nbytes >= self._large and v not in results]
-        handed = [(k, v) for k, v in enumerate(graph.outputs) if v in apart]
+        handed = [(k, v) for k, v in enumerate(graph.outputs) if v in apart] + [(k, v) for k, v, _ in keep]
         known = overlapping([arrays[v] for _, v in (*given, *handed)], [*pinned, *(arrays[v] for v in results)])
         given = [at for at, number in zip(given, known, strict=False) if number == 0]
         handed = [
@@ -151,10 +158,17 @@ class Plan:
         ]  # itself
         found = moving([arrays[v] for _, v in (*given, *handed)], self.words)
         self._given = [(i, m) for (i, _), m in zip(given, found, strict=False)]
-        self._handed = [(k, m) for (k, _), m in zip(handed, found[len(given) :], strict=True)]
-        elsewhere = {v for _, v in (*given, *handed)}
+        moves = {k: m for (k, _), m in zip(handed, found[len(given) :], strict=True)}
+        self._kept = [Kept(k, v, places[v], moves.pop(k), unshared) for k, v, unshared in keep if k in moves]
+        self._handed = list(moves.items())
+        elsewhere = {v for _, v in given} | {graph.outputs[k] for k in moves}
         self._copied_in = [(i, arrays[v]) for i, v in changing if v not in elsewhere]
-        self._results = [None if v in elsewhere else arrays[v] for v in graph.outputs]
+        self._lasting: list[Any] = [None] * len(graph.outputs)
+        for kept in self._kept:
+            self._lasting[kept.number] = kept.array
+        self._copied = [
+            (k, arrays[v]) for k, v in enumerate(graph.outputs) if self._lasting[k] is None and v not in elsewhere
+        ]
         moved = self._written_elsewhere()
         self._writes = [arrays[value] for _, value in graph.writes]
         copied = [value in moved for _, value in graph.writes]
@@ -162,13 +176,15 @@ class Plan:
         self._moved: Callable[[], list[Any]] | None = partial(_copies, self._writes, copied) if moved else None
         self._written = bounds(list(places.values()))
         self._forget(elsewhere)
+        for kept in self._kept:
+            kept.settle()
 
     def _forget(self, elsewhere: Collection[Value]) -> None:
         """Give back the memory that values had while they were recorded, which lie elsewhere at each call."""
-        kept = [k for k in self._kept if isinstance(k, np.ndarray)]
+        kept = [k for k in self._alive if isinstance(k, np.ndarray)]
         lost = overlapping(kept, [self.arrays[v] for v in elsewhere])
-        left = [k for k in self._kept if not isinstance(k, np.ndarray)]
-        self._kept = left + [array for array, number in zip(kept, lost, strict=True) if not number]
+        left = [k for k in self._alive if not isinstance(k, np.ndarray)]
+        self._alive = left + [array for array, number in zip(kept, lost, strict=True) if not number]
         self.arrays.update({v: _Elsewhere(v) for v in elsewhere})
 
     @property
@@ -226,24 +242,36 @@ class Plan:
         """
         for place, held in self._copied_in:
             held[...] = arrays[place]
+        for kept in self._kept:
+            if not kept.free:
+                self._renew(kept)
         if self._given or self._handed:
             found = self._run_elsewhere(arrays)
         else:
             for step in self.steps:
                 step()
-            found = [held.copy() for held in self._results if held is not None]  # all of them
+            found = self._lasting.copy()
+        for place, held in self._copied:
+            found[place] = held.copy()
         return found + (self._writes if self._moved is None else self._moved())
 
+    def _renew(self, kept: Kept) -> None:
+        """Let a result lie in new memory, as somebody still has what the last call returned."""
+        number = kept.number
+        self._lasting[number] = self.arrays[kept.value] = None  # so that the plan holds it no more often than before
+        self._lasting[number] = self.arrays[kept.value] = kept.renew()
+        kept.settle()
+
     def _run_elsewhere(self, arrays: Sequence[Any]) -> list[Any]:
-        """Run with large arguments and results where the caller has them; return the results."""
-        kept = [self._lent(move, arrays[place]) for place, move in self._given]
+        """Run with large arguments and results where the caller has them; return those of the results that are not copied."""
+        lent = [self._lent(move, arrays[place]) for place, move in self._given]
         handed = [empty(move.shape, move.dtype) for _, move in self._handed]
         for (_, move), array in zip(self._handed, handed, strict=True):
             move.to(array)
         for step in self.steps:
             step()
-        del kept
-        found = [None if held is None else held.copy() for held in self._results]
+        del lent
+        found = self._lasting.copy()
         for (place, _), array in zip(self._handed, handed, strict=True):
             found[place] = array
         return found

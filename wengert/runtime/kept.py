@@ -1,0 +1,44 @@
+"""Results whose memory a plan writes again at the next call, unless somebody else has got hold of it by then."""
+
+from collections.abc import Callable
+from sys import getrefcount
+from typing import Any
+
+from wengert.graph.ir import Value
+from wengert.runtime.pool import empty
+from wengert.runtime.segments import Moving
+
+__all__ = ["Kept"]
+
+
+class Kept:
+    """One such result.
+
+    Args:
+        number: which of the outputs. value: it. array: where it lies, as nobody but the plan knows yet. move: lets the tasks
+            use another array. unshared: says whether one object holds the array, once, that may find another content in it; if
+            not, whoever knows of the array has it for good.
+    """
+
+    __slots__ = ("_alone", "_move", "_unshared", "array", "number", "value")
+
+    def __init__(self, number: int, value: Value, array: Any, move: Moving, unshared: Callable[[], bool]) -> None:
+        self.number, self.value, self.array = number, value, array
+        self._move, self._unshared = move, unshared
+        self._alone = -1
+
+    def settle(self) -> None:
+        """Take note of how often the plan itself holds the array: called when nobody else does."""
+        self._alone = getrefcount(self.array)
+
+    @property
+    def free(self) -> bool:
+        """Whether the next call may write there."""
+        held = self._unshared()
+        return getrefcount(self.array) == self._alone + held
+
+    def renew(self) -> Any:
+        """Let the tasks use new memory; return it."""
+        self.array = empty(self._move.shape, self._move.dtype)
+        self._move.to(self.array)
+        return self.array
