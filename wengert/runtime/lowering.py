@@ -247,9 +247,16 @@ def _moved(op: Op, node: Node, arrays: Arrays, outs: Sequence[Any], recording: R
     given = [_held(a, arrays) for a in node.arguments]
     at = op.signature.positional
     for source, part in MOVES[op.name](out, *given[:at], **dict(zip(op.keywords, given[at:], strict=True))):
-        recording.kept += source, part
-        copied(source, part, recording)
+        if not _is_there(source, part):
+            recording.kept += source, part
+            copied(source, part, recording)
     return [out]
+
+
+def _is_there(source: Any, part: Any) -> bool:
+    """Whether an array is that part of another which it would be copied to."""
+    alike = (source.dtype, source.shape, source.strides) == (part.dtype, part.shape, part.strides)
+    return alike and pointer(source) == pointer(part)
 
 
 # ---- views

@@ -9,11 +9,12 @@ import numpy as np
 
 from wengert.graph.ir import Graph, Node, Value
 from wengert.runtime.arena import ALIGNMENT, Arena, Buffer, arrange
+from wengert.runtime.joined import Joined, joined
 from wengert.runtime.lives import Lives, in_order
 from wengert.runtime.pool import empty
 from wengert.runtime.recording import paused
 
-__all__ = ["Scratch", "SeatedScratch", "Values", "arena_of"]
+__all__ = ["Scratch", "SeatedScratch", "Values"]
 
 
 class Values:
@@ -32,13 +33,19 @@ class Values:
         self, graph: Graph, elsewhere: Collection[Value], replaces: Callable[[Node], bool], make: Any = empty,
         lives: Lives | None = None,
     ) -> None:  # fmt: skip
-        self._number = _numbered(graph, elsewhere)
-        self.arena = arena_of(graph, elsewhere, replaces, lives)
+        owned = _owned(graph, elsewhere)
+        self._joined = joined(graph, owned)
+        self._number = _numbered(owned, self._joined)
+        buffers = _buffers(graph, self._number, self._joined, replaces)
+        self.arena = arrange(buffers, lives or in_order(max(1, len(graph.nodes))))
         self.make, self.block = make, make(self.arena.size + ALIGNMENT, np.uint8)
         self._start = -self.block.__array_interface__["data"][0] % ALIGNMENT
 
     def array(self, value: Value) -> Any:
         """Return the memory of a value; for the result of a view, which needs none, an array that is never touched."""
+        if value in self._joined:
+            whole, index = self._joined[value]
+            return self.array(whole)[index]
         number = self._number.get(value)
         if number is None:
             return np.empty(value.shape, value.dtype.numpy)
@@ -49,34 +56,32 @@ class Values:
         return np.ndarray(shape, dtype, self.block.data, self._start + offset)
 
 
-def arena_of(
-    graph: Graph, elsewhere: Collection[Value], replaces: Callable[[Node], bool], lives: Lives | None = None
-) -> Arena:
-    """Return where the values of a graph would lie; the arguments are those of :class:`Values`."""
-    buffers = _buffers(graph, _numbered(graph, elsewhere), replaces)
-    return arrange(buffers, lives or in_order(max(1, len(graph.nodes))))
+def _owned(graph: Graph, elsewhere: Collection[Value]) -> list[Value]:
+    """Return the values that need memory."""
+    return [v for node in graph.nodes for v in node.results if v not in elsewhere and not _is_view(node)]
 
 
-def _numbered(graph: Graph, elsewhere: Collection[Value]) -> dict[Value, int]:
-    """Return the numbers of the values that need memory."""
-    owned = [v for node in graph.nodes for v in node.results if v not in elsewhere and not _is_view(node)]
-    return {value: k for k, value in enumerate(owned)}
+def _numbered(owned: Sequence[Value], parts: Joined) -> dict[Value, int]:
+    """Return the numbers of the values that need memory of their own."""
+    return {value: k for k, value in enumerate(v for v in owned if v not in parts)}
 
 
 def _is_view(node: Node) -> bool:
     return bool(getattr(node.op, "view", False))
 
 
-def _buffers(graph: Graph, number: dict[Value, int], replaces: Callable[[Node], bool]) -> list[Buffer]:
-    """Return what the arena is to hold: of each value the nodes that touch it, also through views."""
-    root: dict[Value, Value] = {}
+def _buffers(
+    graph: Graph, number: dict[Value, int], parts: Joined, replaces: Callable[[Node], bool]
+) -> list[Buffer]:
+    """Return what the arena is to hold: of each value the nodes that touch it, also through views and parts."""
+    root = parts.roots()
     touched: list[list[int]] = [[] for _ in number]
     over: list[tuple[int, ...]] = [() for _ in number]
     for k, node in enumerate(graph.nodes):
         inputs = [root.get(v, v) for v in node.inputs]
         if _is_view(node) and inputs:
             root.update(dict.fromkeys(node.results, inputs[0]))
-        for value in {*inputs, *node.results}:
+        for value in {*inputs, *(root.get(v, v) for v in node.results)}:
             if value in number:
                 touched[number[value]].append(k)
         if replaces(node):
