@@ -16,7 +16,7 @@ from wengert.runtime.calls import dtype_name
 from wengert.runtime.launch import pointer
 from wengert.runtime.pool import empty
 from wengert.runtime.product import Call, Plan
-from wengert.runtime.recording import active, ascontiguous, assign, is_lasting
+from wengert.runtime.recording import active, ascontiguous, assign, current, is_lasting, is_steady
 from wengert.runtime.threads import chosen
 
 __all__ = ["again", "matmul"]
@@ -86,7 +86,7 @@ def matmul(
     """
     if beta is None:
         beta = 0 if addend is None else 1
-    plain = out is None and (beta != 0) == (addend is not None) and not (is_lasting(a) or is_lasting(b))
+    plain = out is None and (beta != 0) == (addend is not None) and current() is None
     if plain:
         key = (_form(a), _form(b), _form(addend), _form(bias), activation, chosen.number)
         known = _known.get(key)
@@ -118,7 +118,7 @@ def matmul(
 
 def again(a: Array, b: Array) -> Array | None:
     """Return ``a @ b`` if such arrays were multiplied before, else None: the shortest way to a small product."""
-    if active[0] and (is_lasting(a) or is_lasting(b)):
+    if current() is not None:
         return None
     known = _known.get((_form(a), _form(b), None, None, "", chosen.number))
     return None if known is None else _again(known, a, b, None, None, 1, 0)
@@ -261,9 +261,12 @@ def _run(call: Call, activation: str) -> tuple[Plan, Call]:
     epilogue = Epilogue(name, call.addend is not None, bias, activation)
     arrays = (call.a, call.b, call.out, call.addend)
     lasting = is_lasting(call.a), is_lasting(call.b)
+    steady = not any(lasting)
+    if steady:
+        lasting = is_steady(call.a), is_steady(call.b)
     key = (*(_form(x) for x in arrays), bias, activation, chosen.number, lasting)
     plan = _plans.get(key)
     if plan is None:
         plan = remember(_plans, key, Plan(call, epilogue, lasting))
-    plan(call)
+    plan(call, steady)
     return plan, call

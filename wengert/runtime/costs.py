@@ -39,7 +39,8 @@ class Cost(NamedTuple):
 
     Attributes:
         seconds: of one thread that has the machine to itself. threads: how many may share it.
-        efficiency: what each of them but the first contributes, as far as the number of chunks goes.
+        efficiency: what each of them but the first contributes, as far as the number of chunks goes, and what it takes to hand
+            them out allows.
         crowded: what is left of a thread's speed while all threads work.
     """
 
@@ -62,10 +63,12 @@ def cost(node: Node, chunks: Sequence[int], machine: Machine) -> Cost:
     computing, moving = _operations(node) / flops, moved / (MOVED * bandwidth)
     share = computing / (computing + moving) if computing + moving else 0.0
     crowded = share * _left(flops, flops_all, threads) + (1 - share) * _left(bandwidth, bandwidth_all, threads)
-    speed = _speed(node, chunks, threads)
-    sharing = min(threads, max(chunks)) if speed > 1 else 1
-    efficiency = SHARED * (speed - 1) / (sharing - 1) if sharing > 1 else 1.0
-    return Cost(max(computing, moving) + LAUNCH * len(chunks), sharing, efficiency, crowded)
+    speed, seconds = _speed(node, chunks, threads), max(computing, moving) + LAUNCH * len(chunks)
+    if speed <= 1:
+        return Cost(seconds, 1, 1.0, crowded)
+    sharing, joined = min(threads, max(chunks)), sum(number > 1 for number in chunks)
+    together = seconds / (1 + SHARED * (speed - 1)) + joined * max(0.0, machine.parallel - machine.call)
+    return Cost(seconds, sharing, max(0.0, seconds / together - 1) / (sharing - 1), crowded)
 
 
 def _speed(node: Node, chunks: Sequence[int], threads: int) -> float:

@@ -4,6 +4,7 @@ Tasks that follow one another run in one native call. Between them stand *steps*
 random draws, whatever a user declared.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -18,6 +19,7 @@ from wengert.runtime.concurrent import Concurrent, Expected, Unit
 from wengert.runtime.dependencies import Access, ranges
 from wengert.runtime.gantt import expected
 from wengert.runtime.kept import Kept
+from wengert.runtime.launch import pointer
 from wengert.runtime.lowering import Step, lower
 from wengert.runtime.machine import known
 from wengert.runtime.plan_memory import Scratch, SeatedScratch, Values
@@ -93,6 +95,8 @@ class Plan:
         self.values = Values(self.graph, places.keys() | apart.keys(), placing.replaces, self._make, lives)
         self.scratch = Scratch(self.values) if seats is None else SeatedScratch(self.values, seats)
         whole, own, lasting = Recording(), places | apart, Within(self.graph.constants.values())
+        inputs = Within([self.arrays[v] for v in self.graph.inputs])
+        whole.steady = often = _Often(inputs)
         self.tasks, self.nodes, self.units = [], [], []
         pinned: list[Any] = []
         for number, node in enumerate(self.graph.nodes):
@@ -100,17 +104,21 @@ class Plan:
             outs = [own[v] if v in own else self.values.array(v) for v in node.results]
             with recording() as recorded:
                 recorded.scratch, recorded.checked = self.scratch.take, whole.checked
-                recorded.streams = whole.streams
+                recorded.streams, recorded.packs, recorded.steady = whole.streams, whole.packs, whole.steady
                 recorded.keep, recorded.lasting, recorded.once = self.scratch.keep, lasting, self.scratch.once
                 found = lower(node, self.arrays.__getitem__, outs, recorded)
             if isinstance(self.scratch, SeatedScratch) and recorded.tasks:
-                reads, writes = map(self.arrays.__getitem__, node.inputs), [*outs, *found, *self.scratch.taken]
+                reads = [*map(self.arrays.__getitem__, node.inputs), *recorded.read]
+                writes = [*outs, *found, *self.scratch.taken, *recorded.new]
                 first, access = len(self.tasks), Access(ranges(reads), ranges(writes))
                 self.units.append(Unit(node, first, first + len(recorded.tasks), access))
             self.tasks += recorded.tasks
             self.nodes += [node] * len(recorded.tasks)
             whole.kept += recorded.kept
             self.arrays.update(zip(node.results, found, strict=True))
+            if any(v in places and inputs(places[v]) for v in node.results):  # they hold other values from here on
+                whole.packs.clear()
+                often.forget()
             pinned += recorded.pinned
             pinned += [self.arrays[v] for v in _looked_at(node, recorded.tasks)]
         self._alive = whole.kept
@@ -291,6 +299,30 @@ class Plan:
             return False
         (first,), (end,) = bounds([array])
         return bool(((starts < end) & (first < ends)).any())
+
+
+class _Often:
+    """Says of arrays, each time that one is to be read, whether it lies in others, and was read before more than once.
+
+    Args:
+        within: whether it lies in them.
+    """
+
+    def __init__(self, within: Within) -> None:
+        self._within = within
+        self._counts: Counter[Any] = Counter()
+
+    def __call__(self, array: Any) -> bool:
+        """Whether it does, and was."""
+        if not array.size or not self._within(array):
+            return False
+        key = pointer(array), array.shape, array.strides
+        self._counts[key] += 1
+        return self._counts[key] > 2
+
+    def forget(self) -> None:
+        """Forget what was read."""
+        self._counts.clear()
 
 
 def _copies(arrays: Sequence[Any], copied: Sequence[bool]) -> list[Any]:

@@ -70,9 +70,7 @@ def _is_view(node: Node) -> bool:
     return bool(getattr(node.op, "view", False))
 
 
-def _buffers(
-    graph: Graph, number: dict[Value, int], parts: Joined, replaces: Callable[[Node], bool]
-) -> list[Buffer]:
+def _buffers(graph: Graph, number: dict[Value, int], parts: Joined, replaces: Callable[[Node], bool]) -> list[Buffer]:
     """Return what the arena is to hold: of each value the nodes that touch it, also through views and parts."""
     root = parts.roots()
     touched: list[list[int]] = [[] for _ in number]

@@ -29,7 +29,7 @@ from wengert.runtime.blocking import SHARES, WORKSPACE, Problem, cut, fitting, p
 from wengert.runtime.calls import dtype_name
 from wengert.runtime.launch import pointer
 from wengert.runtime.pool import empty
-from wengert.runtime.recording import active, lasting_empty, paused, pin
+from wengert.runtime.recording import active, lasting_empty, pack_of, paused, pin
 from wengert.runtime.threads import get_num_threads
 from wengert.runtime.workers import launch
 
@@ -170,14 +170,15 @@ class Plan:
     """What is known of a product before its arrays are.
 
     Args:
-        lasting: whether A and B are the same at every call, in a program that is recorded.
+        lasting: whether A and B are packed once, in a program that is recorded: for all its runs, as they are the same there,
+            or in each of its runs for several products.
 
     Attributes:
         shape, dtype: of the result. steps: the calls. workspace: how many bytes they share. packed: of what is packed once.
     """
 
     def __init__(self, call: Call, epilogue: Epilogue, lasting: tuple[bool, bool] = (False, False)) -> None:
-        self.shape, self.dtype = call.out.shape, call.out.dtype
+        self.shape, self.dtype, self._lasting = call.out.shape, call.out.dtype, lasting
         kernels = kernels_of(dtype_name(call.a.dtype) or "", epilogue, kind_of(call))
         number = _NUMBER[kernels.how.total]
         self._tail = struct.Struct(f"<{number}{number}7q").pack
@@ -192,8 +193,8 @@ class Plan:
             self._launch = lambda slots: kernels.direct(slots, _zero, count)
         self.empty = np.empty if call.out.nbytes <= SMALL else empty
 
-    def __call__(self, call: Call) -> None:
-        """Compute the product into ``call.out``."""
+    def __call__(self, call: Call, steady: bool = False) -> None:
+        """Compute the product into ``call.out``; ``steady`` says that what is packed once is packed in each run."""
         a, b, out, addend, bias, alpha, beta = call
         if self._head and not active[0]:
             where = id(out) + DATA
@@ -206,11 +207,17 @@ class Plan:
             )  # fmt: skip
             return
         work = (np.empty if self.workspace <= SMALL and not active[0] else empty)(self.workspace, np.uint8)
-        packed = lasting_empty(self.packed, np.uint8) if self.packed else None
+        packed, new = None, True
+        if self.packed and steady:
+            places = [pointer(x) for x, lasting in zip((a, b), self._lasting, strict=True) if lasting]
+            packed, new = pack_of((self, *places), self.packed)
+        elif self.packed:
+            packed = lasting_empty(self.packed, np.uint8)
         bases = [0 if x is None else pointer(x) for x in (a, b, out, addend, bias, work, packed)]
         for step in self.steps:
-            with paused() if step.once else nullcontext():
-                self._run(step, call, bases)
+            if new or not step.once:
+                with paused() if step.once and not steady else nullcontext():
+                    self._run(step, call, bases)
 
     def _run(self, step: Step, call: Call, bases: list[int]) -> None:
         if len(step.offsets) == 1:

@@ -15,7 +15,7 @@ import numpy as np
 
 __all__ = [
     "Check", "Recording", "Task", "active", "ascontiguous", "assign", "at_each_call", "cast", "current", "is_lasting",
-    "keep", "lasting_empty", "paused", "pin", "recording", "reshaped", "writable",
+    "is_steady", "keep", "lasting_empty", "pack_of", "paused", "pin", "recording", "reshaped", "writable",
 ]  # fmt: skip
 
 _HEADER = struct.Struct("qqq")
@@ -51,8 +51,11 @@ class Recording:
         streams: for generators of random numbers, the step that takes from them what draws behind it need.
         provide: returns memory for an array of (shape, dtype) that a kernel makes as a result, or None. scratch: returns memory
             for any other, which tasks recorded later may use as well. keep: returns memory for an array that others read.
-            copy: records that an array is copied, and cast, into another. lasting: whether an array holds the same values at
-            every run, so that what is made of it alone is made once; once: returns memory for that.
+            copy: records that an array is copied, and cast, into another.
+        steady: whether an array holds the same values all through a run, and is read often. packs: of such, in the order of a
+            kernel, by what they were packed from, and how. read, new: those that the node reads, and that it packs.
+        lasting: whether an array holds the same values at every run, so that what is made of it alone is made once; once:
+            returns memory for that.
     """
 
     def __init__(self) -> None:
@@ -64,6 +67,10 @@ class Recording:
         self.copy: Callable[[Any, Any], None] = self._copy_later
         self.scratch: Callable[..., Any] = np.empty
         self.keep: Callable[..., Any] = np.empty
+        self.steady: Callable[[Any], bool] = lambda array: False
+        self.packs: dict[Any, Any] = {}
+        self.read: list[Any] = []
+        self.new: list[Any] = []
         self.lasting: Callable[[Any], bool] = lambda array: False
         self.once: Callable[..., Any] = np.empty
         self.provide: Callable[[tuple[int, ...], Any], Any] = lambda shape, dtype: None
@@ -71,14 +78,16 @@ class Recording:
     def _copy_later(self, source: Any, out: Any) -> None:
         self.tasks.append(lambda: np.copyto(out, source, casting="unsafe"))
 
-    def mark(self) -> tuple[int, set[Any]]:
+    def mark(self) -> tuple[int, set[Any], set[Any]]:
         """Return where the recording stands, for :meth:`back`."""
-        return len(self.tasks), set(self.checked)
+        return len(self.tasks), set(self.checked), set(self.packs)
 
-    def back(self, mark: tuple[int, set[Any]]) -> None:
+    def back(self, mark: tuple[int, set[Any], set[Any]]) -> None:
         """Forget what was recorded since a mark."""
         del self.tasks[mark[0] :]
         self.checked &= mark[1]
+        for key in self.packs.keys() - mark[2]:
+            del self.packs[key]
 
     def launch(self, call: bytes, checked: bool = False) -> None:
         """Add a task, given as :func:`wengert.runtime.workers.launch` takes it."""
@@ -138,6 +147,30 @@ def lasting_empty(shape: Any, dtype: Any) -> Any:
     array = np.empty(shape, dtype) if mine is None else mine.once(shape, dtype)
     keep(array)
     return array
+
+
+def is_steady(array: Any) -> bool:
+    """Whether a kernel is recorded, and an array that it reads is read often, and holds the same values all through a run."""
+    mine = current()
+    return mine is not None and mine.steady(array)
+
+
+def pack_of(key: Any, size: int) -> tuple[Any, bool]:
+    """Return memory, while a kernel is recorded, for what steady arrays are packed into, and whether it is new.
+
+    Args:
+        key: what is packed, and how. Kernels that are recorded later, and ask with the same key, get what is packed there.
+    """
+    mine = current()
+    assert mine is not None
+    pack = mine.packs.get(key)
+    new = pack is None
+    if new:
+        pack = mine.packs[key] = mine.keep(size, np.uint8)
+        mine.new.append(pack)
+    mine.kept.append(pack)
+    mine.read.append(pack)
+    return pack, new
 
 
 def keep(*objects: Any) -> None:
