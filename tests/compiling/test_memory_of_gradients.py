@@ -164,3 +164,15 @@ def test_returned_gradients_are_those_of_their_call(step: Any) -> None:
     for k, (whole, row) in enumerate(found):
         np.testing.assert_array_equal(whole.numpy(), np.full((3, 4), 2.0 * k))
         np.testing.assert_array_equal(row.numpy(), np.full(4, 2.0 * k))
+
+
+def test_a_gradient_that_is_held_from_the_very_first_call_on_stays() -> None:
+    layer = wg.nn.Linear(4, 3)
+    run = wg.compile(lambda x: (layer.zero_grad(), layer(x).sum().backward())[1], fullgraph=True)
+    held, right = [], []
+    for k in range(6):
+        run(wg.ones(5, 4) * k)
+        held.append(layer.weight.grad if k % 2 else layer.weight.grad.numpy()[:2])
+        right.append(np.full((3, 4) if k % 2 else (2, 4), 5.0 * k))
+        for one, values in zip(held, right, strict=True):
+            np.testing.assert_array_equal(np.asarray(one), values)

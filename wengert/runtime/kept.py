@@ -27,18 +27,21 @@ class Kept:
         self._move, self._unshared = move, unshared
         self._alone = -1
 
-    def settle(self) -> None:
-        """Take note of how often the plan itself holds the array: called when nobody else does."""
-        self._alone = getrefcount(self.array)
-
     @property
     def free(self) -> bool:
-        """Whether the next call may write there."""
+        """Whether the next call may write there: asked once before each call."""
         held = self._unshared()
+        if self._alone < 0:  # no call has returned it
+            self.settle()
+            return True
         return getrefcount(self.array) == self._alone + held
 
+    def settle(self) -> None:
+        """Take note of how often the plan itself holds the array, as nobody else does yet."""
+        self._alone = getrefcount(self.array)
+
     def renew(self) -> Any:
-        """Let the tasks use new memory; return it."""
+        """Let the tasks of the next call use new memory; return it."""
         self.array = empty(self._move.shape, self._move.dtype)
         self._move.to(self.array)
         return self.array

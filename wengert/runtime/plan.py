@@ -184,15 +184,13 @@ class Plan:
         self._moved: Callable[[], list[Any]] | None = partial(_copies, self._writes, copied) if moved else None
         self._written = bounds(list(places.values()))
         self._forget(elsewhere)
-        for kept in self._kept:
-            kept.settle()
 
     def _forget(self, elsewhere: Collection[Value]) -> None:
-        """Give back the memory that values had while they were recorded, which lie elsewhere at each call."""
-        kept = [k for k in self._alive if isinstance(k, np.ndarray)]
-        lost = overlapping(kept, [self.arrays[v] for v in elsewhere])
+        """Give back the memory that values had while they were recorded, which lie elsewhere at each call, or may."""
+        alive = [k for k in self._alive if isinstance(k, np.ndarray)]
+        lost = overlapping(alive, [*(self.arrays[v] for v in elsewhere), *(kept.array for kept in self._kept)])
         left = [k for k in self._alive if not isinstance(k, np.ndarray)]
-        self._alive = left + [array for array, number in zip(kept, lost, strict=True) if not number]
+        self._alive = left + [array for array, number in zip(alive, lost, strict=True) if not number]
         self.arrays.update({v: _Elsewhere(v) for v in elsewhere})
 
     @property
