@@ -92,3 +92,23 @@ def test_the_number_of_classes_is_read(way: Compile) -> None:
     fast = way(lambda t: F.one_hot(t))
     for classes, size in (([0, 2], 3), ([0, 4], 5), ([2, 1], 3)):
         assert fast(wg.tensor(classes)).tolist() == [[int(c == k) for k in range(size)] for c in classes]
+
+
+def test_gradients_that_the_function_turns_on_itself() -> None:
+    weight = wg.ones(3, requires_grad=True)
+
+    def function(x: Any) -> Any:
+        with wg.no_grad():
+            silent = (weight * x).sum()
+        with wg.enable_grad():
+            return silent, (weight * x).sum()
+
+    compiled = wg.compile(function, fullgraph=True)
+    for k in range(3):
+        x = wg.ones(3) * k
+        for mode in (wg.no_grad, wg.enable_grad, wg.inference_mode):
+            with mode():
+                found, right = compiled(x), function(x)
+            assert [t.requires_grad for t in found] == [t.requires_grad for t in right]
+            if found[1].requires_grad:
+                assert wg.autograd.grad(found[1], weight)[0].tolist() == x.tolist()

@@ -85,7 +85,8 @@ class Outward:
         """Return the differentiated results of a call as tensors, recorded as one node of the caller's graph."""
         call = Call(self, program, leaves, found)
         tensors = [entry.tensor(leaves) for entry in self.entries]
-        made = CompiledFunction.apply(call, *tensors)
+        with enable_grad():  # the function may have turned it on itself
+            made = CompiledFunction.apply(call, *tensors)
         found_again, call.saved = call.saved | dict(zip(self.results, made, strict=True)), {}
         return found_again
 
@@ -183,7 +184,7 @@ def outward(level: Capture, finder: Any, results: list[tuple[int, Any]]) -> Outw
         results: (number among the graph's outputs, tensor) pairs.
     """
     roots = [(i, t, node) for i, t in results if (node := node_of(t)) is not None]
-    if not roots or not thread.state.grad:
+    if not roots:
         return None
     graph = level.graph
     first = len(graph.nodes)
