@@ -569,3 +569,15 @@ def test_a_kernel_that_reads_a_value_twice_computes_another_one_itself():
 
     compiled = losses(lambda f: wg.compile(f, fullgraph=True))
     np.testing.assert_allclose(compiled, losses(lambda f: f), rtol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["native", "reference"])
+def test_an_empty_view_as_real_is_written(backend: str) -> None:
+    def step(x: Any) -> Any:
+        whole = x * wg.ones(1)
+        parts = wg.view_as_real(whole)
+        parts += parts
+        return whole
+
+    found = wg.compile(step, fullgraph=True, backend=backend)(wg.zeros(0, dtype=wg.complex64))
+    assert (found.shape, found.dtype) == ((0,), wg.complex64)

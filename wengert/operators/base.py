@@ -168,7 +168,7 @@ def _taken(array: Any, chain: Any) -> Any:
 def _write_chain(base: Any, chain: Any, value: Any) -> Any:
     out = np.array(base, order="C")
     target = _taken(out, chain)
-    if np.may_share_memory(target, out):
+    if not target.size or np.may_share_memory(target, out):
         target[...] = value
     else:  # a view of the base's own memory layout that is a copy in row-major order: a reshaped transpose, say
         positions = _taken(np.arange(out.size).reshape(out.shape), chain)
