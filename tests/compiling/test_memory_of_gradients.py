@@ -176,3 +176,13 @@ def test_a_gradient_that_is_held_from_the_very_first_call_on_stays() -> None:
         right.append(np.full((3, 4) if k % 2 else (2, 4), 5.0 * k))
         for one, values in zip(held, right, strict=True):
             np.testing.assert_array_equal(np.asarray(one), values)
+
+
+def test_what_was_hung_on_a_gradient_is_not_on_the_next(step: Any) -> None:
+    weight, run = step
+    weight.grad.tag = "mine"
+    run(wg.ones(5, 4))
+    assert not hasattr(weight.grad, "tag")
+    weight.grad.grad = wg.ones(3, 4)
+    run(wg.ones(5, 4))
+    assert weight.grad.grad is None

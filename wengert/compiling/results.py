@@ -98,8 +98,10 @@ class KeptGradient:
         """Whether it is what it became, known to nothing but the tensor, and as it was made; forget it if not."""
         grad = self.grad
         if (
-            grad is not None and self.held._grad is grad and getrefcount(grad) == TWICE + 1  # the third is of this function
-            and grad._cell is None and grad._node is None and not getweakrefcount(grad)
+            grad is not None and self.held._grad is grad
+            and getrefcount(self.grad) == TWICE + 1  # of this function; an attribute counts alike in all versions of Python
+            and grad._cell is None and grad._node is None and grad._grad is None and not grad.__dict__
+            and not getweakrefcount(grad)
         ):  # fmt: skip
             return True
         self.grad = None
