@@ -112,3 +112,41 @@ def test_gradients_that_the_function_turns_on_itself() -> None:
             assert [t.requires_grad for t in found] == [t.requires_grad for t in right]
             if found[1].requires_grad:
                 assert wg.autograd.grad(found[1], weight)[0].tolist() == x.tolist()
+
+
+# Views that are taken with gradients on, or off, of what has a history, or has none.
+VIEWS: dict[str, Callable[[Any, Any], Any]] = {
+    "of a result, on": lambda x, y: y.T,
+    "of an argument, on": lambda x, y: x.T,
+    "of a result, off": lambda x, y: _quietly(lambda: y[0]),
+    "of an argument, off": lambda x, y: _quietly(lambda: x[0]),
+    "of a view, on": lambda x, y: y.T[0].reshape(1, 3),
+    "of what has none": lambda x, y: _quietly(lambda: x * 2).T,
+    "detached": lambda x, y: y.detach().T,
+}
+
+
+def _quietly(do: Callable[[], Any]) -> Any:
+    with wg.no_grad():
+        return do()
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("mode", [wg.no_grad, wg.enable_grad])
+@pytest.mark.parametrize("both", [True, False])
+def test_views_have_the_history_they_were_taken_with(name: str, mode: Any, both: bool) -> None:
+    def function(x: Any) -> Any:
+        with wg.enable_grad():
+            y = (x * 2).sin()
+            view = VIEWS[name](x, y)
+        return (y, view) if both else (view,)
+
+    compiled = wg.compile(function, fullgraph=True)
+    for k in range(3):
+        x = (wg.ones(3, 2) * k).requires_grad_()
+        with mode():
+            found, right = compiled(x), function(x)
+        assert [t.requires_grad for t in found] == [t.requires_grad for t in right]
+        if found[-1].requires_grad:
+            slopes = [wg.autograd.grad(t[-1].sum(), x)[0].tolist() for t in (found, right)]
+            assert slopes[0] == slopes[1]

@@ -1,6 +1,7 @@
 """Small gradients of compiled steps: the same memory again while nobody else has it, and never once somebody has."""
 
 import copy
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -186,3 +187,47 @@ def test_what_was_hung_on_a_gradient_is_not_on_the_next(step: Any) -> None:
     weight.grad.grad = wg.ones(3, 4)
     run(wg.ones(5, 4))
     assert weight.grad.grad is None
+
+
+def test_another_thread_never_sees_a_gradient_change(step: Any) -> None:
+    weight, run = step
+    torn, done = [], threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            held = weight.grad
+            if held is not None and held.numpy().tobytes() != held.numpy().tobytes():  # bits, as numbers may be NaN
+                torn.append(held)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    for k in range(3000):
+        run(wg.ones(5, 4) * (k % 7))
+    done.set()
+    watcher.join()
+    assert not torn
+
+
+def test_a_gradient_is_off_its_tensor_while_it_may_be_written() -> None:
+    weight, seen = wg.nn.Parameter(wg.ones(3)), []
+    note = wg.library.custom_op("test::note_the_gradient", mutates_args=())(_noting(weight, seen))
+    note.register_fake(lambda x: wg.empty_like(x))
+
+    @wg.compile(fullgraph=True)
+    def step(x: Any) -> Any:
+        weight.grad = None
+        y = note(x)
+        (weight * y.sin()).sum().backward()
+
+    for k in range(4):
+        step(wg.ones(3) * k)
+        np.testing.assert_allclose(weight.grad.numpy(), np.full(3, np.sin(k)), rtol=1e-6)
+    assert all(grad is None for grad in seen[1:])
+
+
+def _noting(weight: Any, seen: list[Any]) -> Callable[[Any], Any]:
+    def note(x: wg.Tensor) -> wg.Tensor:
+        seen.append(None if weight.grad is None else weight.grad.tolist())
+        return x.clone()
+
+    return note

@@ -86,8 +86,21 @@ def test_a_matrix_is_packed_for_many_products(dtype: Any) -> None:
         return x
 
     plan = _same(products, wg.randn(32, 200, dtype=dtype), policy="topological")
-    launches = [plan.nodes.count(node) for node in plan.graph.nodes if node in plan.nodes]
+    launches = _launches(plan)
     assert launches == [1, 1, 2, *[1] * 9]  # the third one packs, and all behind it read that
+
+
+def _launches(plan: Any) -> list[int]:
+    return [plan.nodes.count(node) for node in plan.graph.nodes if node in plan.nodes]
+
+
+def test_a_matrix_is_not_packed_for_few_products() -> None:
+    big = wg.randn(200, 200) / 20
+    plan = _same(
+        lambda x: (((x @ big.T).tanh() @ big.T).tanh() @ big.T).tanh(), wg.randn(32, 200), policy="topological"
+    )
+    assert _launches(plan) == [1, 1, 1]
+    assert plan.scratch.kept == 0
 
 
 @pytest.mark.parametrize("width", [24, 200])

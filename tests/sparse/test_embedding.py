@@ -181,6 +181,7 @@ def test_the_table_of_gradients_is_never_made():
 
 
 def test_the_compiler_runs_the_lookup_as_it_is():
+    wg.manual_seed(0)  # the numbers do not add up to nearly nothing
     layer = wg.nn.Embedding(6, 3, sparse=True)
     index = wg.tensor([1, 1])
     with pytest.warns(RuntimeWarning, match="compile the whole step"):

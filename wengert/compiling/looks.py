@@ -6,7 +6,7 @@ has changed. Where another one is, plain values and containers are compared by w
 
 import array as arrays
 import mmap
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import repeat
@@ -213,7 +213,7 @@ class Content(Look):
 
     def conditions(self, name: Callable[[Any], str]) -> Iterable[str]:
         container, count = self.container, len(self.before)
-        if container is not None and count == 0:
+        if count == 0 and type(container) in (list, dict, OrderedDict, set):
             yield f"not {name(container)}"
         elif type(container) not in (list, dict) or count > LONGEST:
             yield from super().conditions(name)

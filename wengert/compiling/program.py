@@ -12,11 +12,7 @@ from wengert.array.device import devices, placed, unplaced
 from wengert.compiling.decisions import Decision, Different, check_way, generators_of, same
 from wengert.compiling.outward import Outward
 from wengert.compiling.phases import Phases
-from wengert.compiling.results import (
-    KeptGradient,
-    Result,
-    SparseGradient,
-)
+from wengert.compiling.results import KeptGradient, Result, SparseGradient
 from wengert.compiling.sources import Gradient, Guards, Held, Source
 from wengert.core.place import here
 from wengert.core.tensor import alias, from_array, replay, version_of
@@ -30,6 +26,7 @@ from wengert.runtime.overlap import planned
 from wengert.runtime.placing import LARGE
 from wengert.runtime.plan import Plan
 from wengert.runtime.policies import Policy
+from wengert.tape.modes import enable_grad
 
 __all__ = ["KINDS", "Program"]
 
@@ -128,6 +125,8 @@ class Program:
         try:
             found = self.run(arrays)
         except BaseException as error:
+            for kept in self._kept.values():
+                kept.put_back()
             if self.decisions and isinstance(error, Exception):
                 check_way(self.graph, self.decisions, arrays)
             if self._replaced:
@@ -264,7 +263,7 @@ class Program:
     @property
     def _own(self) -> dict[str, Any]:
         """What a plan may write where it lies; see :class:`wengert.runtime.plan.Plan`."""
-        return {"in_place": not self.decisions, "keep": {number: kept.unshared for number, kept in self._kept.items()}}
+        return {"in_place": not self.decisions, "keep": {number: kept.take for number, kept in self._kept.items()}}
 
     def scramble(self) -> None:
         """Overwrite what the last call left in the memory of the plan, which no call may look at: for tests."""
@@ -331,4 +330,7 @@ class Program:
             tensor = made[item]
         if result.detached:
             tensor = alias(tensor)
-        return replay(result.chain, tensor) if result.chain else tensor
+        if not result.chain:
+            return tensor
+        with enable_grad():  # as when the function took the view; where it did so without a history, it is detached
+            return replay(result.chain, tensor)

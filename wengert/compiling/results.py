@@ -18,14 +18,8 @@ from wengert.sparse.pattern import Coo
 from wengert.sparse.payload import Sparse, is_sparse
 
 __all__ = [
-    "KeptGradient",
-    "Result",
-    "SparseGradient",
-    "result_of",
-    "returned_gradients",
-    "share_memory",
-    "sparse_gradients",
-]
+    "KeptGradient", "Result", "SparseGradient", "result_of", "returned_gradients", "share_memory", "sparse_gradients",
+]  # fmt: skip
 
 
 class Result:
@@ -84,8 +78,10 @@ def _is_of_views(node: Any, level: Any) -> bool:
 class KeptGradient:
     """The new ``.grad`` of a tensor that the function holds: the same tensor again as long as nobody else has it.
 
+    While a call may write its memory it is off the tensor, as if ``.grad`` were None: no other thread can get hold of it.
+
     Attributes:
-        held: the tensor. grad: what its ``.grad`` became in the last call.
+        held: the tensor. grad: what its ``.grad`` became in the last call; None once that may not be written again.
     """
 
     __slots__ = ("grad", "held")
@@ -94,27 +90,33 @@ class KeptGradient:
         self.held = held
         self.grad: Any = None
 
-    def unshared(self) -> bool:
-        """Whether it is what it became, known to nothing but the tensor, and as it was made; forget it if not."""
-        grad = self.grad
-        if (
-            grad is not None and self.held._grad is grad
-            and getrefcount(self.grad) == TWICE + 1  # of this function; an attribute counts alike in all versions of Python
-            and grad._cell is None and grad._node is None and grad._grad is None and not grad.__dict__
-            and not getweakrefcount(grad)
-        ):  # fmt: skip
+    def take(self) -> bool:
+        """Take the gradient off the tensor if nothing else knows it, and it is as it was made; otherwise forget it."""
+        grad, held = self.grad, self.held
+        if grad is None or held._grad is not grad:
+            self.grad = None
+            return False
+        held._grad = None
+        plain = grad._cell is grad._node is grad._grad is None and not grad.__dict__
+        if plain and getrefcount(self.grad) == TWICE and not getweakrefcount(grad):  # of this object and this function
             return True
-        self.grad = None
+        held._grad, self.grad = grad, None
         return False
 
+    def put_back(self) -> None:
+        """Let the tensor have again what was taken off it, as the call has failed, and written nothing."""
+        if self.grad is not None and self.held._grad is None:
+            self.held._grad = self.grad
+
     def set(self, array: Any) -> None:
-        """Let the tensor have it, as found in a call."""
-        if self.grad is None or self.grad._payload is not array or self.held._grad is not self.grad:
-            self.held._grad = self.grad = from_array(array)
+        """Let the tensor have what was found in a call: what was taken, if that lies there."""
+        if self.grad is None or self.grad._payload is not array:
+            self.grad = from_array(array)
+        self.held._grad = self.grad
 
 
 def _twice() -> int:
-    """Return what ``getrefcount`` says of an object that is held twice."""
+    """Return what ``getrefcount`` says of an object that is held twice, and asked for by an attribute or an index."""
     pair = [object()]
     pair *= 2
     return getrefcount(pair[0])

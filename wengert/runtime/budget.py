@@ -105,7 +105,8 @@ class _Whole:
         self._graph, self._bound, self._in_place, self._keep, machine = graph, bound, in_place, keep, measured()
         plan = self._sketch(graph)
         self.peak = plan.peak
-        self.rest = plan.peak - plan.values.arena.size - sum(block.size for block in plan.scratch.blocks)
+        shared = sum(block.size for block in plan.scratch.blocks) - plan.scratch.kept
+        self.rest = plan.peak - plan.values.arena.size - shared
         once = ", and what is made of constants once" if plan.scratch.lasting else ""
         self.what = f"results, such as gradients{once}"
         scratch = dict(zip(graph.nodes, plan.scratch.needed, strict=True))

@@ -16,7 +16,6 @@ __all__ = ["Joined", "joined"]
 
 JOINING: Final = frozenset({"cat", "stack"})
 
-
 Into = tuple[Value, tuple[Any, ...]]  # what a value is joined into, and the index of its part
 
 
@@ -50,8 +49,8 @@ def joined(graph: Graph, owned: Collection[Value]) -> Joined:
     Args:
         owned: the values whose memory may be chosen; no others are parts, or have any.
 
-    A value with gaps between its rows is one only if all of what it is joined with is made by one element-wise node: kernels of
-    other kinds may want their results in one block, and nodes that may run side by side would wait for each other.
+    A value that would have gaps between its rows is a part only if all that is joined there is made by one element-wise node:
+    kernels of other kinds may want their results in one block, and nodes that may run side by side would wait for each other.
     """
     into: dict[Value, Into] = {}
     may = set(owned)
@@ -65,7 +64,8 @@ def joined(graph: Graph, owned: Collection[Value]) -> Joined:
 def _fitting(node: Node, owned: Collection[Value]) -> Iterator[tuple[Value, tuple[Any, ...]]]:
     (whole,), values = node.results, [value for value in node.arguments[0] if value.nbytes]
     array = np.empty(whole.shape, whole.dtype.numpy)
-    rows = len({value.node for value in values}) == 1 and _is_elementwise(values[0].node)
+    makers = {value.node for value in values}
+    rows = len(makers) == 1 and all(map(_is_elementwise, makers))
     for value, index in zip(values, _indices(node, values), strict=True):
         if value in owned and value.spec.dtype == whole.spec.dtype and (rows or array[index].flags.c_contiguous):
             yield value, index

@@ -16,21 +16,20 @@ class Kept:
 
     Args:
         number: which of the outputs. value: it. array: where it lies, as nobody but the plan knows yet. move: lets the tasks
-            use another array. unshared: says whether one object holds the array, once, that may find another content in it; if
-            not, whoever knows of the array has it for good.
+            use another array. take: called before each call: says whether one object has what the last call returned, holds
+            the array once, and keeps it from others until it is given what the call returns.
     """
 
-    __slots__ = ("_alone", "_move", "_unshared", "array", "number", "value")
+    __slots__ = ("_alone", "_move", "_take", "array", "number", "value")
 
-    def __init__(self, number: int, value: Value, array: Any, move: Moving, unshared: Callable[[], bool]) -> None:
+    def __init__(self, number: int, value: Value, array: Any, move: Moving, take: Callable[[], bool]) -> None:
         self.number, self.value, self.array = number, value, array
-        self._move, self._unshared = move, unshared
-        self._alone = -1
+        self._move, self._take = move, take
+        self._alone = -1  # how often the plan holds the array; counted when nobody else does
 
-    @property
-    def free(self) -> bool:
-        """Whether the next call may write there: asked once before each call."""
-        held = self._unshared()
+    def take(self) -> bool:
+        """Whether the next call may write where the result lies: called once before it."""
+        held = self._take()
         if self._alone < 0:  # no call has returned it
             self.settle()
             return True

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from wengert.runtime.segments import Moving, Native, Within, bounds, moving, ove
 from wengert.runtime.timeline import Timeline
 
 __all__ = ["Plan"]
+
+FEW: Final = 3  # products of one matrix up to which each of them packs it: what is packed for all takes memory
 
 
 class Plan:
@@ -95,8 +97,8 @@ class Plan:
         self.values = Values(self.graph, places.keys() | apart.keys(), placing.replaces, self._make, lives)
         self.scratch = Scratch(self.values) if seats is None else SeatedScratch(self.values, seats)
         whole, own, lasting = Recording(), places | apart, Within(self.graph.constants.values())
-        inputs = Within([self.arrays[v] for v in self.graph.inputs])
-        whole.steady = often = _Often(inputs)
+        whole.steady = often = _Often(Within([self.arrays[v] for v in _read_often(self.graph)]))
+        written = {value for _, value in self.graph.writes}
         self.tasks, self.nodes, self.units = [], [], []
         pinned: list[Any] = []
         for number, node in enumerate(self.graph.nodes):
@@ -109,14 +111,14 @@ class Plan:
                 found = lower(node, self.arrays.__getitem__, outs, recorded)
             if isinstance(self.scratch, SeatedScratch) and recorded.tasks:
                 reads = [*map(self.arrays.__getitem__, node.inputs), *recorded.read]
-                writes = [*outs, *found, *self.scratch.taken, *recorded.new]
+                writes = [*outs, *found, *self.scratch.taken, *(recorded.packs[key] for key in recorded.new)]
                 first, access = len(self.tasks), Access(ranges(reads), ranges(writes))
                 self.units.append(Unit(node, first, first + len(recorded.tasks), access))
             self.tasks += recorded.tasks
             self.nodes += [node] * len(recorded.tasks)
             whole.kept += recorded.kept
             self.arrays.update(zip(node.results, found, strict=True))
-            if any(v in places and inputs(places[v]) for v in node.results):  # they hold other values from here on
+            if any(v in places and v in written for v in node.results):  # an input holds other values from here on
                 whole.packs.clear()
                 often.forget()
             pinned += recorded.pinned
@@ -182,7 +184,7 @@ class Plan:
         copied = [value in moved for _, value in graph.writes]
         self.in_place = [arrays[target] is arrays[value] and value not in moved for target, value in graph.writes]
         self._moved: Callable[[], list[Any]] | None = partial(_copies, self._writes, copied) if moved else None
-        self._written = bounds(list(places.values()))
+        self._written = bounds([array for value, array in places.items() if value not in {v for _, v, _ in keep}])
         self._forget(elsewhere)
 
     def _forget(self, elsewhere: Collection[Value]) -> None:
@@ -249,7 +251,7 @@ class Plan:
         for place, held in self._copied_in:
             held[...] = arrays[place]
         for kept in self._kept:
-            if not kept.free:
+            if not kept.take():
                 self._renew(kept)
         if self._given or self._handed:
             found = self._run_elsewhere(arrays)
@@ -299,6 +301,19 @@ class Plan:
         return bool(((starts < end) & (first < ends)).any())
 
 
+def _read_often(graph: Graph) -> list[Value]:
+    """Return the inputs that more than :data:`FEW` nodes read, also through views."""
+    root: dict[Value, Value] = {}
+    readers: Counter[Value] = Counter()
+    for node in graph.nodes:
+        inputs = {root.get(v, v) for v in node.inputs}
+        if getattr(node.op, "view", False) and node.inputs:
+            root.update(dict.fromkeys(node.results, root.get(node.inputs[0], node.inputs[0])))
+        else:
+            readers.update(inputs)
+    return [value for value in graph.inputs if readers[value] > FEW]
+
+
 class _Often:
     """Says of arrays, each time that one is to be read, whether it lies in others, and was read before more than once.
 
@@ -316,7 +331,7 @@ class _Often:
             return False
         key = pointer(array), array.shape, array.strides
         self._counts[key] += 1
-        return self._counts[key] > 2
+        return self._counts[key] >= FEW
 
     def forget(self) -> None:
         """Forget what was read."""

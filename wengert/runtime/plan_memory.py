@@ -98,12 +98,13 @@ class Scratch:
         values: the arena, in which nodes are numbered in their order.
 
     Attributes:
-        blocks: memory beside the arena. lasting: memory whose content no run changes. needed: the bytes that each node takes,
-            by its number.
+        blocks: memory beside the arena. kept: the bytes of those that one node alone writes. lasting: memory whose content no
+            run changes. needed: the bytes that each node takes, by its number.
     """
 
     def __init__(self, values: Values) -> None:
         self.blocks: list[Any] = []
+        self.kept = 0
         self.lasting: list[Any] = []
         self.needed: list[int] = []
         self._values, self._lives = values, _Lives(values.arena)
@@ -141,13 +142,15 @@ class Scratch:
 
     def keep(self, shape: Any, dtype: Any) -> Any:
         """Return memory that nothing else has, ever."""
-        return _array(self._block(_count(shape) * np.dtype(dtype).itemsize), shape, dtype)
+        block = self._block(_count(shape) * np.dtype(dtype).itemsize)
+        self.kept += block.size
+        return _array(block, shape, dtype)
 
     def once(self, shape: Any, dtype: Any) -> Any:
         """Return memory that is written while the plan is made, and only read from then on."""
-        array = self.keep(shape, dtype)
+        block = self._block(_count(shape) * np.dtype(dtype).itemsize)
         self.lasting.append(self.blocks.pop())
-        return array
+        return _array(block, shape, dtype)
 
     def _block(self, size: int) -> Any:
         with paused():

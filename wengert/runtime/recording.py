@@ -53,7 +53,7 @@ class Recording:
             for any other, which tasks recorded later may use as well. keep: returns memory for an array that others read.
             copy: records that an array is copied, and cast, into another.
         steady: whether an array holds the same values all through a run, and is read often. packs: of such, in the order of a
-            kernel, by what they were packed from, and how. read, new: those that the node reads, and that it packs.
+            kernel, by what they were packed from, and how. read: those that the node reads; new: the keys of those it packs.
         lasting: whether an array holds the same values at every run, so that what is made of it alone is made once; once:
             returns memory for that.
     """
@@ -78,16 +78,18 @@ class Recording:
     def _copy_later(self, source: Any, out: Any) -> None:
         self.tasks.append(lambda: np.copyto(out, source, casting="unsafe"))
 
-    def mark(self) -> tuple[int, set[Any], set[Any]]:
+    def mark(self) -> tuple[int, set[Any], int, int]:
         """Return where the recording stands, for :meth:`back`."""
-        return len(self.tasks), set(self.checked), set(self.packs)
+        return len(self.tasks), set(self.checked), len(self.read), len(self.new)
 
-    def back(self, mark: tuple[int, set[Any], set[Any]]) -> None:
+    def back(self, mark: tuple[int, set[Any], int, int]) -> None:
         """Forget what was recorded since a mark."""
-        del self.tasks[mark[0] :]
-        self.checked &= mark[1]
-        for key in self.packs.keys() - mark[2]:
+        tasks, checked, read, new = mark
+        del self.tasks[tasks:]
+        self.checked &= checked
+        for key in self.new[new:]:
             del self.packs[key]
+        del self.read[read:], self.new[new:]
 
     def launch(self, call: bytes, checked: bool = False) -> None:
         """Add a task, given as :func:`wengert.runtime.workers.launch` takes it."""
@@ -167,7 +169,7 @@ def pack_of(key: Any, size: int) -> tuple[Any, bool]:
     new = pack is None
     if new:
         pack = mine.packs[key] = mine.keep(size, np.uint8)
-        mine.new.append(pack)
+        mine.new.append(key)
     mine.kept.append(pack)
     mine.read.append(pack)
     return pack, new
